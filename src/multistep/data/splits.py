@@ -1,0 +1,60 @@
+"""Splits and folds by whole episodes: no window of a test episode is ever trained on."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from multistep.data.episodes import Episodes
+from multistep.errors import InputError
+from multistep.types import Key
+
+
+def split(episodes: Episodes, parts: Sequence[float], *, key: Key) -> tuple[Episodes, ...]:
+    """The episodes shuffled and dealt out into parts, each a share (summing to 1) or a count (summing to all).
+
+    ```python
+    train, valid, test = split(episodes, (0.7, 0.1, 0.2), key=key)
+    train, valid, test = split(episodes, (36, 4, 10), key=key)
+    ```
+    A share is rounded to whole episodes, every part gets at least one.
+    """
+    counts = _counts(parts, len(episodes))
+    order = np.asarray(jax.random.permutation(key, len(episodes)))
+    return tuple(episodes.take(numbers) for numbers in np.split(order, np.cumsum(counts)[:-1]))
+
+
+def folds(episodes: Episodes, num_folds: int, *, key: Key) -> list[tuple[Episodes, Episodes]]:
+    """(train, test) of each cross-validation fold; every episode is tested exactly once."""
+    if not 2 <= num_folds <= len(episodes):
+        raise InputError(
+            f"{len(episodes)} episodes cannot be dealt into {num_folds} folds: choose from 2 up to the number of episodes."
+        )
+    order = np.asarray(jax.random.permutation(key, len(episodes)))
+    tests = np.array_split(order, num_folds)
+    return [(episodes.take(np.setdiff1d(order, test, assume_unique=True)), episodes.take(test)) for test in tests]
+
+
+def _counts(parts: Sequence[float], num_episodes: int) -> list[int]:
+    """Whole numbers of episodes for these shares or counts, by the largest-remainder rule."""
+    if any(part <= 0 for part in parts) or not parts:
+        raise InputError(f"The parts of a split are {tuple(parts)}: each must be more than 0.")
+    if num_episodes < len(parts):
+        raise InputError(
+            f"{num_episodes} episodes cannot be split into {len(parts)} parts of whole episodes: give more episodes, "
+            "or cut long recordings into shorter ones."
+        )
+    if all(float(part).is_integer() for part in parts) and sum(parts) == num_episodes:
+        return [int(part) for part in parts]
+    if abs(sum(parts) - 1) > 1e-6:
+        raise InputError(
+            f"The parts of a split are {tuple(parts)}: give shares that sum to 1, or counts that sum to {num_episodes}."
+        )
+    exact = np.array(parts) * num_episodes
+    counts = np.maximum(np.floor(exact + 1e-9).astype(int), 1)
+    while counts.sum() < num_episodes:
+        counts[np.argmax(exact - counts)] += 1
+    while counts.sum() > num_episodes:
+        surplus = np.where(counts > 1, counts - exact, -np.inf)
+        counts[np.argmax(surplus)] -= 1
+    return counts.tolist()

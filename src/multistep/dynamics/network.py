@@ -1,0 +1,109 @@
+"""The network: common layers, then one head for the mean and one for the deviation of the change of state."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from multistep.errors import InputError
+from multistep.types import Key, State
+
+ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
+Activation = Literal["relu", "silu", "tanh"]
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Shape of the network. Each head has one more hidden layer of the same size, always with tanh."""
+
+    hidden_size: int = 256
+    """Units of each hidden layer."""
+    num_common_layers: int = 2
+    """Hidden layers shared by the two heads."""
+    activation: Activation = "relu"
+    """Activation of the common layers."""
+    batch_norm: bool = False
+    """Whether each common layer is normalised with the statistics of the batch while training."""
+    dropout: float = 0.0
+    """Share of the common layers' units silenced at random while training."""
+
+    def __post_init__(self) -> None:
+        if self.hidden_size < 1 or self.num_common_layers < 1:
+            raise InputError("The network needs at least one common layer (num_common_layers) of at least one unit (hidden_size).")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"The dropout is {self.dropout}: it is the share of silenced units, from 0 to less than 1.")
+        if self.activation not in ACTIVATIONS:
+            raise InputError(f"The activation is {self.activation}: it must be one of {', '.join(ACTIVATIONS)}.")
+
+
+class Linear(eqx.Module):
+    """y = x W + b."""
+
+    weight: Float[Array, "inputs outputs"]
+    bias: Float[Array, " outputs"]
+
+    def __call__(self, x: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        return x @ self.weight + self.bias
+
+
+class Head(eqx.Module):
+    """One tanh layer and a linear one."""
+
+    hidden: Linear
+    output: Linear
+
+    def __call__(self, features: Float[Array, " hidden"]) -> State:
+        return self.output(jnp.tanh(self.hidden(features)))
+
+
+class Network(eqx.Module):
+    """The change of a normalised state as a function of normalised state and action."""
+
+    common: tuple[Linear, ...]
+    mean_head: Head
+    deviation_head: Head
+    activation: Activation = eqx.field(static=True)
+
+    def __call__(self, state_and_action: Float[Array, " inputs"]) -> State:
+        """Mean of the change."""
+        return self.mean_head(self.features(state_and_action))
+
+    def deviation(self, state_and_action: Float[Array, " inputs"]) -> State:
+        """Standard deviation of the change, positive; not touched by losses on the mean alone."""
+        return jax.nn.softplus(self.deviation_head(self.features(state_and_action)))
+
+    def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
+        for linear in self.common:
+            x = ACTIVATIONS[self.activation](linear(x))
+        return x
+
+
+def make_network(config: NetworkConfig, state_size: int, action_size: int, *, key: Key) -> Network:
+    """A network with random weights, uniform within 1 / sqrt(inputs) of zero (PyTorch's rule for linear layers)."""
+    common_key, mean_key, deviation_key = jax.random.split(key, 3)
+    sizes = [state_size + action_size] + [config.hidden_size] * config.num_common_layers
+    keys = jax.random.split(common_key, config.num_common_layers)
+    return Network(
+        common=tuple(make_linear(*pair, key=k) for pair, k in zip(zip(sizes[:-1], sizes[1:], strict=True), keys, strict=True)),
+        mean_head=_make_head(config.hidden_size, state_size, key=mean_key),
+        deviation_head=_make_head(config.hidden_size, state_size, key=deviation_key),
+        activation=config.activation,
+    )
+
+
+def make_linear(inputs: int, outputs: int, *, key: Key) -> Linear:
+    weight_key, bias_key = jax.random.split(key)
+    bound = 1 / math.sqrt(inputs)
+    return Linear(
+        jax.random.uniform(weight_key, (inputs, outputs), float, -bound, bound),
+        jax.random.uniform(bias_key, (outputs,), float, -bound, bound),
+    )
+
+
+def _make_head(hidden_size: int, outputs: int, *, key: Key) -> Head:
+    hidden_key, output_key = jax.random.split(key)
+    return Head(make_linear(hidden_size, hidden_size, key=hidden_key), make_linear(hidden_size, outputs, key=output_key))

@@ -1,0 +1,46 @@
+"""Normaliser: states and actions to zero mean and unit deviation, with the statistics of the training episodes."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy import ndarray
+
+from multistep.data import Episodes
+from multistep.types import Action, State
+
+
+class Normaliser(eqx.Module):
+    """z = (s - mean) / deviation for states and, with statistics of their own, for actions."""
+
+    state_mean: Float[Array | ndarray, " state"]
+    state_deviation: Float[Array | ndarray, " state"]
+    action_mean: Float[Array | ndarray, " action"]
+    action_deviation: Float[Array | ndarray, " action"]
+
+    def normalise_state(self, state: State) -> State:
+        return (state - self.state_mean) / self.state_deviation
+
+    def normalise_action(self, action: Action) -> Action:
+        return (action - self.action_mean) / self.action_deviation
+
+    def restore_state(self, normalised: State) -> State:
+        return normalised * self.state_deviation + self.state_mean
+
+    def normalise(self, episodes: Episodes) -> tuple[Float[Array, "all_states state"], Float[Array, "all_steps action"]]:
+        """All states and actions, normalised in double precision before they are rounded to the working one."""
+        states = (episodes.states.astype(np.float64) - self.state_mean) / self.state_deviation
+        actions = (episodes.actions.astype(np.float64) - self.action_mean) / self.action_deviation
+        return jnp.asarray(states, float), jnp.asarray(actions, float)
+
+
+def fit_normaliser(episodes: Episodes) -> Normaliser:
+    """The normaliser of these episodes; a constant column keeps its unit, so that it normalises to zero."""
+    return Normaliser(*_mean_and_deviation(episodes.states), *_mean_and_deviation(episodes.actions))
+
+
+def _mean_and_deviation(values: ndarray) -> tuple[ndarray, ndarray]:
+    mean = values.mean(axis=0, dtype=np.float64)
+    deviation = values.std(axis=0, dtype=np.float64)
+    # A column of equal values can come out with a deviation of rounding size: ask for its range.
+    return mean, np.where(np.ptp(values, axis=0) > 0, deviation, 1.0)

@@ -1,0 +1,91 @@
+"""R2(h): the share of the variance that a rollout of h steps explains, over all sub-trajectories; R2bar(H), its mean.
+
+The definitions are those of the section "Static evaluation".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from multistep.data import Episodes
+from multistep.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """R2 at every horizon 1, ..., H.
+
+    A dimension that never changes has no variance to explain: its R2 is NaN and it is left out of the mean.
+    """
+
+    per_dimension: Float[ndarray, "horizon state"]
+    diverged: Float[ndarray, " horizon"]
+    """Share of the sub-trajectories of each length whose rollout left the finite range; R2 is minus infinity there."""
+    num_rollouts: Int[ndarray, " horizon"]
+    """Number of sub-trajectories of each length."""
+    state_names: tuple[str, ...]
+
+    @property
+    def horizon(self) -> int:
+        return len(self.diverged)
+
+    @property
+    def r2(self) -> Float[ndarray, " horizon"]:
+        """R2(h) for h = 1, ..., H, averaged over the dimensions that vary."""
+        varying = ~np.isnan(self.per_dimension[0])
+        return self.per_dimension[:, varying].mean(axis=1)
+
+    def r2bar(self, horizon: int | None = None) -> float:
+        """Mean of R2(1), ..., R2(horizon); of all of them if no horizon is given."""
+        horizon = self.horizon if horizon is None else horizon
+        if not 1 <= horizon <= self.horizon:
+            raise InputError(f"R2bar({horizon}) was asked for, but the rollouts were scored up to {self.horizon} steps.")
+        return float(self.r2[:horizon].mean())
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorSums:
+    """Sums over rollouts, from which the R2 follows; errors are in units of the state's deviation."""
+
+    squared: Float[ndarray, "horizon state"]
+    diverged: Int[ndarray, " horizon"]
+
+    def __add__(self, other: "ErrorSums") -> "ErrorSums":
+        return ErrorSums(self.squared + other.squared, self.diverged + other.diverged)
+
+
+def scores_of(sums: ErrorSums, episodes: Episodes, unit: Float[ndarray, " state"]) -> Scores:
+    r"""R2 per horizon h and dimension: $1 - \sum_i (s_{i,t+h} - \hat s_{i,t+h})^2 / \sum_i (s_{i,t+h} - \bar s_{t+h})^2$.
+
+    The sums go over all N sub-trajectories of length h in the episodes, their mean $\bar s_{t+h}$ included.
+    """
+    horizon = len(sums.diverged)
+    targets = [_states_after(episodes, h) for h in range(1, horizon + 1)]
+    spread = np.stack([((values - values.mean(axis=0)) ** 2).sum(axis=0) for values in targets]) / unit**2
+    num_rollouts = np.array([len(values) for values in targets])
+    finite = np.isfinite(sums.squared) & (sums.diverged == 0)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r2 = np.where(finite, 1 - sums.squared / spread, -np.inf)
+    r2[:, np.ptp(episodes.states, axis=0) == 0] = np.nan
+    return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names)
+
+
+def check_horizon(episodes: Episodes, horizon: int) -> None:
+    """Raise an `InputError` unless there is a sub-trajectory of this length to score."""
+    longest = int(episodes.lengths.max())
+    if not 1 <= horizon <= longest:
+        raise InputError(f"The longest episode has {longest} steps, so rollouts of {horizon} steps cannot be scored: choose 1 to {longest}.")
+
+
+def state_unit(episodes: Episodes) -> Float[ndarray, " state"]:
+    """Deviation of each state dimension (1 where it never changes): R2 does not depend on it, overflow does."""
+    deviation = episodes.states.std(axis=0, dtype=np.float64)
+    return np.where(np.ptp(episodes.states, axis=0) > 0, deviation, 1.0)
+
+
+def _states_after(episodes: Episodes, steps: int) -> Float[ndarray, "rollouts state"]:
+    """Every state that has at least `steps` steps before it in its episode, in double precision."""
+    within = np.arange(len(episodes.states)) - np.repeat(episodes.state_offsets, episodes.lengths + 1)
+    return episodes.states[within >= steps].astype(np.float64)

@@ -1,0 +1,13 @@
+"""Error at each horizon, and the weights that make it a loss."""
+
+from multistep.losses.multistep import multistep_errors as multistep_errors
+from multistep.losses.multistep import squared_errors as squared_errors
+from multistep.losses.multistep import weighted_loss as weighted_loss
+from multistep.losses.weights import AbstractWeights as AbstractWeights
+from multistep.losses.weights import Balanced as Balanced
+from multistep.losses.weights import Custom as Custom
+from multistep.losses.weights import Exponential as Exponential
+from multistep.losses.weights import Uniform as Uniform
+from multistep.losses.weights import describe_weights as describe_weights
+from multistep.losses.weights import effective_horizon as effective_horizon
+from multistep.losses.weights import parse_weights as parse_weights

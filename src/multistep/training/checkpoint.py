@@ -1,0 +1,77 @@
+"""Checkpoints: all that a fit needs to go on after it was killed, and to end with the same bits."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from multistep.data import Episodes
+from multistep.data.atomic import replacing
+from multistep.errors import InputError
+from multistep.training.history import Epoch, Outcome
+from multistep.types import Key
+
+Tree = TypeVar("Tree", bound=PyTree)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The part of a checkpoint that is not arrays."""
+
+    fingerprint: str
+    history: tuple[Epoch, ...]
+    outcome: Outcome | None
+
+
+def write_checkpoint(path: Path, arrays: PyTree, record: Record) -> None:
+    """Replace the checkpoint by a new one: whatever happens in between, one of the two is whole."""
+    leaves = {f"{index:04d}": np.asarray(leaf) for index, leaf in enumerate(jax.tree.leaves(arrays))}
+    with replacing(path) as temporary:
+        save_file(leaves, temporary, metadata={"record": json.dumps(asdict(record))})
+
+
+def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Record] | None:
+    """Arrays (in the structure of `like`) and record of the checkpoint, or none if there is no file.
+
+    A checkpoint of a fit with other data, settings or key is refused, never continued.
+    """
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            record = _record(json.loads(file.metadata()["record"]))
+            leaves = [jnp.asarray(file.get_tensor(name)) for name in sorted(file.keys())]
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"The checkpoint {path} is damaged: delete it to start this fit anew.") from error
+    if record.fingerprint != fingerprint:
+        raise InputError(
+            f"The checkpoint {path} belongs to a fit with other data, settings or seed: delete it to start anew, or write "
+            "this fit to another place."
+        )
+    return jax.tree.unflatten(jax.tree.structure(like), leaves), record
+
+
+def fingerprint_of(train: Episodes, valid: Episodes, *settings: Any, key: Key) -> str:
+    """A digest of everything that decides how a fit goes."""
+    digest = hashlib.sha256(repr(settings).encode())
+    digest.update(np.asarray(jax.random.key_data(key)).tobytes())
+    for episodes in (train, valid):
+        for array in (episodes.states, episodes.actions, episodes.lengths):
+            digest.update(f"{array.dtype}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    history = tuple(
+        Epoch(**{**epoch, "errors": tuple(epoch["errors"]), "weights": tuple(epoch["weights"])}) for epoch in fields["history"]
+    )
+    return Record(fields["fingerprint"], history, Outcome(fields["outcome"]) if fields["outcome"] else None)

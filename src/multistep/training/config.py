@@ -1,0 +1,50 @@
+"""`FitConfig`: how a model is trained, and the two presets."""
+
+from dataclasses import dataclass, field
+
+from multistep.dynamics import NetworkConfig
+from multistep.errors import InputError
+from multistep.losses import AbstractWeights, Balanced, Exponential
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """Everything that a fit depends on besides the data and the key."""
+
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """Shape of the network."""
+    horizon: int = 20
+    """Steps ahead that the loss looks at; 1 is the usual one-step loss."""
+    weights: AbstractWeights = field(default_factory=Balanced)
+    """Weights of the steps ahead: balanced, uniform, exponential:BETA, or the weights themselves as 0.5,0.3,0.2."""
+    epochs: int = 20
+    """Passes over all windows; the learning rate falls to zero along a cosine over them."""
+    batch_size: int = 64
+    """Windows per gradient step."""
+    learning_rate: float = 1e-3
+    """Step size of Adam at the start."""
+    patience: int | None = None
+    """Stop once this many epochs in a row have not improved the validation score; none: never."""
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "epochs", "batch_size", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"The {name.replace('_', ' ')} is {value}: it must be 1 or more.")
+        if not 0 < self.learning_rate < float("inf"):
+            raise InputError(f"The learning rate is {self.learning_rate}: it must be a finite number above 0.")
+        self.weights.check(self.horizon)
+
+
+DEFAULT = FitConfig()
+"""Ours: neither batch norm nor dropout, a long horizon, balanced weights."""
+
+PAPER = FitConfig(
+    network=NetworkConfig(batch_norm=True, dropout=0.1),
+    horizon=4,
+    weights=Exponential(1.5),
+    epochs=30,
+)
+"""The paper's network, optimiser and batch size, with the horizon and weights it found best for noisy Cartpole data."""
+
+PRESETS = {"default": DEFAULT, "paper": PAPER}

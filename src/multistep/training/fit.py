@@ -1,0 +1,157 @@
+"""`fit`: minimise the multi-step loss over all windows; return the model, its history and why it stopped."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from multistep.data import Episodes, Windows, window_starts
+from multistep.dynamics import Model, Normaliser, fit_normaliser, make_learner
+from multistep.errors import InputError
+from multistep.training.checkpoint import Record, fingerprint_of, read_checkpoint, write_checkpoint
+from multistep.training.config import DEFAULT, FitConfig
+from multistep.training.epoch import Training, train_epoch
+from multistep.training.history import Epoch, Outcome
+from multistep.training.progress import progress_bar
+from multistep.types import Key
+
+Score = Callable[[Model, Episodes], float]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit returns, however it ended."""
+
+    model: Model
+    """The model at the end of the epoch with the best validation score."""
+    history: tuple[Epoch, ...]
+    """Every epoch, in order."""
+    outcome: Outcome
+    """Why the fit stopped."""
+
+    @property
+    def best_epoch(self) -> Epoch | None:
+        """The epoch that the model is from; none if no epoch ended."""
+        return max(self.history, key=lambda epoch: (epoch.score, -epoch.number), default=None)
+
+
+class _Progress(eqx.Module):
+    """The arrays of a checkpoint."""
+
+    training: Training
+    best: Model
+
+
+def fit(
+    train: Episodes,
+    valid: Episodes,
+    config: FitConfig = DEFAULT,
+    *,
+    key: Key,
+    score: Score,
+    checkpoint: Path | None = None,
+) -> Fit:
+    """Train a model on `train` and return it as it was when `score(model, valid)` was highest.
+
+    Expected failure is data: a fit that diverges or is interrupted (Ctrl-C) returns what it has and says so in its
+    outcome. With a `checkpoint` file, written after every epoch, the same call goes on where a killed one stopped and
+    ends with the same bits.
+    """
+    init_key, epochs_key = jax.random.split(key)
+    normaliser = fit_normaliser(train)
+    windows = _windows(train, normaliser, config)
+    learner = make_learner(config.network, train.state_size, train.action_size, key=init_key)
+    progress = _start(Training.start(learner), normaliser, train)
+    fingerprint = fingerprint_of(train, valid, config, score, key=key)
+    record = Record(fingerprint, (), None)
+    if checkpoint is not None:
+        progress, record = read_checkpoint(checkpoint, progress, fingerprint) or (progress, record)
+    try:
+        with progress_bar(config, record.history) as show:
+            while record.outcome is None:
+                progress, record = _advance(progress, record, windows, valid, config, score, epochs_key)
+                show(record.history[-1])
+                if checkpoint is not None:
+                    write_checkpoint(checkpoint, progress, record)
+    except KeyboardInterrupt:
+        return Fit(progress.best, record.history, Outcome.INTERRUPTED)
+    assert record.outcome is not None
+    return Fit(progress.best, record.history, record.outcome)
+
+
+def _advance(
+    progress: _Progress, record: Record, windows: Windows, valid: Episodes, config: FitConfig, score: Score, key: Key
+) -> tuple[_Progress, Record]:
+    """Progress and record after one more epoch."""
+    started = time.perf_counter()
+    number = len(record.history)
+    rates = learning_rates(config, number, len(windows.starts) // _batch_size(windows, config))
+    # The best model may share buffers with the training state, which the epoch overwrites in place.
+    best = jax.tree.map(jnp.copy, progress.best)
+    training, report = train_epoch(
+        progress.training, windows, config.weights, rates, batch_size=_batch_size(windows, config), key=jax.random.fold_in(key, number)
+    )
+    model = eqx.tree_at(lambda model: model.network, best, training.network)
+    value = float(score(model, valid))
+    errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
+    epoch = Epoch(number, errors, weights, value, time.perf_counter() - started)
+    is_best = value > max((past.score for past in record.history), default=-math.inf)
+    history = (*record.history, epoch)
+    return _Progress(training, model if is_best else best), Record(record.fingerprint, history, _outcome(history, config))
+
+
+def learning_rates(config: FitConfig, epoch: int, num_batches: int) -> Float[Array, " batches"]:
+    """Learning rate of each batch of an epoch: half a cosine from the first of all batches down to zero after the last."""
+    done = (epoch + np.arange(num_batches) / num_batches) / config.epochs
+    return jnp.asarray(config.learning_rate * (1 + np.cos(np.pi * done)) / 2, float)
+
+
+def _outcome(history: tuple[Epoch, ...], config: FitConfig) -> Outcome | None:
+    """Why to stop after this history, or none."""
+    if not all(map(math.isfinite, history[-1].errors)):
+        return Outcome.DIVERGED
+    if len(history) == config.epochs:
+        return Outcome.FINISHED
+    best = max(history, key=lambda epoch: (epoch.score, -epoch.number))
+    if config.patience is not None and history[-1].number - best.number >= config.patience:
+        return Outcome.STOPPED_EARLY
+    return None
+
+
+def _windows(train: Episodes, normaliser: Normaliser, config: FitConfig) -> Windows:
+    num_short = int((train.lengths < config.horizon).sum())
+    if num_short == len(train):
+        raise InputError(
+            f"All {len(train)} training episodes are shorter than the horizon of {config.horizon} steps (the longest has "
+            f"{train.lengths.max()}): choose a shorter horizon or give longer episodes."
+        )
+    if num_short:
+        warnings.warn(
+            f"{num_short} of {len(train)} training episodes are shorter than the horizon of {config.horizon} steps and "
+            "take no part in training.",
+            stacklevel=3,
+        )
+    constant = train.constant_columns()
+    if constant:
+        warnings.warn(f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.", stacklevel=3)
+    states, actions = normaliser.normalise(train)
+    return Windows(states, actions, jnp.asarray(window_starts(train, config.horizon)), config.horizon)
+
+
+def _batch_size(windows: Windows, config: FitConfig) -> int:
+    """The batch size of the config, or all windows where there are fewer."""
+    return min(config.batch_size, len(windows.starts))
+
+
+def _start(training: Training, normaliser: Normaliser, train: Episodes) -> _Progress:
+    normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), normaliser)
+    model = Model(training.network, normaliser, train.state_names, train.action_names)
+    return _Progress(training, model)

@@ -1,0 +1,33 @@
+"""The progress bar of a fit, on a terminal only."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from multistep.training.config import FitConfig
+from multistep.training.history import Epoch
+
+
+@contextmanager
+def progress_bar(config: FitConfig, history: tuple[Epoch, ...]) -> Iterator[Callable[[Epoch], None]]:
+    """A function to call with each epoch that ended; the bar starts behind those already in `history`."""
+    columns = (
+        TextColumn(f"horizon {config.horizon}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("score {task.fields[score]}  best {task.fields[best]}"),
+    )
+    best = max((epoch.score for epoch in history), default=float("-inf"))
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("fit", total=config.epochs, completed=len(history), score="-", best="-")
+
+        def show(epoch: Epoch) -> None:
+            nonlocal best
+            best = max(best, epoch.score)
+            progress.update(task, advance=1, score=f"{epoch.score:.3f}", best=f"{best:.3f}")
+
+        yield show
