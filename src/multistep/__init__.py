@@ -1,0 +1,51 @@
+"""multistep: dynamics models from logged, noisy trajectories that stay right many steps ahead."""
+
+from pathlib import Path
+
+from multistep.data import Episodes as Episodes
+from multistep.data import add_noise as add_noise
+from multistep.data import cut as cut
+from multistep.data import folds as folds
+from multistep.data import load as load
+from multistep.data import save as save
+from multistep.data import split as split
+from multistep.dynamics import Model as Model
+from multistep.dynamics import NetworkConfig as NetworkConfig
+from multistep.dynamics import load_model as load_model
+from multistep.dynamics import save_model as save_model
+from multistep.errors import InputError as InputError
+from multistep.evaluation import R2Bar as R2Bar
+from multistep.evaluation import Scores as Scores
+from multistep.evaluation import score as score
+from multistep.losses import Balanced as Balanced
+from multistep.losses import Custom as Custom
+from multistep.losses import Exponential as Exponential
+from multistep.losses import Uniform as Uniform
+from multistep.training import DEFAULT as DEFAULT
+from multistep.training import PAPER as PAPER
+from multistep.training import Fit as Fit
+from multistep.training import FitConfig as FitConfig
+from multistep.training import fit as _fit
+from multistep.training.fit import Score as _Score
+from multistep.types import Key as _Key
+
+
+def fit(
+    train: Episodes,
+    valid: Episodes,
+    config: FitConfig = DEFAULT,
+    *,
+    key: _Key,
+    score: _Score = R2Bar(50),  # noqa: B008 - frozen
+    checkpoint: Path | None = None,
+) -> Fit:
+    """Train a model on `train`; keep it as it was when it predicted `valid` best, by default over 50 steps ahead.
+
+    ```python
+    fit = ms.fit(train, valid, key=jax.random.key(0))
+    fit.model.rollout(state, actions)
+    ```
+    A fit that diverges or is interrupted (Ctrl-C) returns what it has and says so in `fit.outcome`. With a `checkpoint`
+    file the same call goes on where a killed one stopped, and ends with the same bits.
+    """
+    return _fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)

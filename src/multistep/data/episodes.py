@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
@@ -76,9 +76,9 @@ class Episodes:
         states = self.states[self.state_offsets[number] : self.state_offsets[number] + length + 1]
         return Episode(states, self.actions[steps], None if self.rewards is None else self.rewards[steps])
 
-    def take(self, numbers: Iterable[int]) -> "Episodes":
+    def take(self, numbers: Sequence[int] | Int[ndarray, " chosen"]) -> "Episodes":
         """The episodes with these numbers, in this order."""
-        chosen = [self[number] for number in numbers]
+        chosen = [self[int(number)] for number in numbers]
         if not chosen:
             raise InputError("There are no episodes in this selection: choose at least one.")
         return replace(

@@ -10,7 +10,7 @@ from multistep.errors import InputError
 from multistep.types import Key
 
 
-def add_noise(episodes: Episodes, scale: float | Sequence[float], *, key: Key) -> Episodes:
+def add_noise(episodes: Episodes, scale: float | Sequence[float | int], *, key: Key) -> Episodes:
     r"""The episodes as a noisy sensor would have logged them.
 
     $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$, where c is
@@ -21,11 +21,11 @@ def add_noise(episodes: Episodes, scale: float | Sequence[float], *, key: Key) -
     if not (np.isfinite(scales) & (scales >= 0)).all():
         raise InputError(f"The noise scale is {scale}: it must be a finite number, 0 or more (0.02 is 2 % of the range).")
     deviation = np.broadcast_to(scales, episodes.state_size) * np.ptp(episodes.states, axis=0)
-    noise = np.asarray(jax.random.normal(key, episodes.states.shape)) * deviation
+    noise = np.asarray(jax.random.normal(key, episodes.states.shape, np.float32)) * deviation
     return episodes.with_states((episodes.states + noise).astype(episodes.states.dtype))
 
 
-def _shape(scale: float | Sequence[float], state_size: int) -> tuple[int, ...]:
+def _shape(scale: float | Sequence[float | int], state_size: int) -> tuple[int, ...]:
     shape = np.shape(scale)
     if shape not in ((), (state_size,)):
         raise InputError(f"There are {shape[0]} noise scales for {state_size} state dimensions: give one, or one for each.")

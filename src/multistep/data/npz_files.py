@@ -43,7 +43,7 @@ def load_npz(paths: Sequence[Path], *, states: Sequence[str], actions: Sequence[
 def _read(path: Path) -> Episodes:
     try:
         # Pickled objects inside the file are refused: reading data never executes code.
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
         raise InputError(f"{path} cannot be read as .npz ({_first_line(error)}): write it again, without object arrays.") from error

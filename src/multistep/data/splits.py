@@ -10,7 +10,7 @@ from multistep.errors import InputError
 from multistep.types import Key
 
 
-def split(episodes: Episodes, parts: Sequence[float], *, key: Key) -> tuple[Episodes, ...]:
+def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tuple[Episodes, ...]:
     """The episodes shuffled and dealt out into parts, each a share (summing to 1) or a count (summing to all).
 
     ```python
@@ -35,7 +35,7 @@ def folds(episodes: Episodes, num_folds: int, *, key: Key) -> list[tuple[Episode
     return [(episodes.take(np.setdiff1d(order, test, assume_unique=True)), episodes.take(test)) for test in tests]
 
 
-def _counts(parts: Sequence[float], num_episodes: int) -> list[int]:
+def _counts(parts: Sequence[float | int], num_episodes: int) -> list[int]:
     """Whole numbers of episodes for these shares or counts, by the largest-remainder rule."""
     if any(part <= 0 for part in parts) or not parts:
         raise InputError(f"The parts of a split are {tuple(parts)}: each must be more than 0.")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
 from multistep.data.episodes import Episodes
-from multistep.types import Actions, States
+from multistep.types import AllActions, AllStates
 
 
 class Window(NamedTuple):
@@ -25,14 +25,14 @@ class Windows(eqx.Module):
     Memory is that of the data plus two integers per window, whatever the horizon.
     """
 
-    states: States
-    actions: Actions
+    states: AllStates
+    actions: AllActions
     starts: Int[Array, "windows 2"]
     horizon: int = eqx.field(static=True)
 
     def gather(self, start: Int[Array, " 2"]) -> Window:
         """The window whose first state and first action are at these indices."""
-        steps = jnp.arange(self.horizon + 1)
+        steps = jnp.arange(self.horizon + 1, dtype=start.dtype)
         return Window(self.states[start[0] + steps], self.actions[start[1] + steps[:-1]])
 
 

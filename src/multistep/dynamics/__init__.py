@@ -13,3 +13,5 @@ from multistep.dynamics.network import make_network as make_network
 from multistep.dynamics.normaliser import Normaliser as Normaliser
 from multistep.dynamics.normaliser import fit_normaliser as fit_normaliser
 from multistep.dynamics.rollout import rollout as rollout
+from multistep.dynamics.model_files import load_model as load_model
+from multistep.dynamics.model_files import save_model as save_model

@@ -84,7 +84,7 @@ def _of_batch(x: Float[Array, " hidden"]) -> Statistics:
 
 def _fold(linear: Linear, norm: BatchNorm, statistics: Statistics) -> Linear:
     factor = norm.scale * jax.lax.rsqrt(statistics.variance + EPSILON)
-    return Linear(linear.weight * factor, (linear.bias - statistics.mean) * factor + norm.shift)
+    return Linear(linear.weight * factor[None], (linear.bias - statistics.mean) * factor + norm.shift)
 
 
 def _drop(x: Float[Array, " hidden"], share: float, key: Key) -> Float[Array, " hidden"]:

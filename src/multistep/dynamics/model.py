@@ -5,6 +5,7 @@ from abc import abstractmethod
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from numpy.typing import ArrayLike
 
 from multistep.dynamics.network import Network
 from multistep.dynamics.normaliser import Normaliser
@@ -37,7 +38,7 @@ class Model(AbstractModel):
     def step(self, state: State, action: Action) -> State:
         return self.normaliser.restore_state(self._normalised_step(self.normaliser.normalise_state(state), action))
 
-    def rollout(self, state: State, actions: Actions) -> States:
+    def rollout(self, state: ArrayLike, actions: ArrayLike) -> States:
         """The states after each of the actions."""
         return _rollout(self, jnp.asarray(state, float), jnp.asarray(actions, float))
 

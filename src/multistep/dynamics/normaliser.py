@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from numpy import ndarray
 
 from multistep.data import Episodes
-from multistep.types import Action, State
+from multistep.types import Action, AllActions, AllStates, State
 
 
 class Normaliser(eqx.Module):
@@ -27,7 +27,7 @@ class Normaliser(eqx.Module):
     def restore_state(self, normalised: State) -> State:
         return normalised * self.state_deviation + self.state_mean
 
-    def normalise(self, episodes: Episodes) -> tuple[Float[Array, "all_states state"], Float[Array, "all_steps action"]]:
+    def normalise(self, episodes: Episodes) -> tuple[AllStates, AllActions]:
         """All states and actions, normalised in double precision before they are rounded to the working one."""
         states = (episodes.states.astype(np.float64) - self.state_mean) / self.state_deviation
         actions = (episodes.actions.astype(np.float64) - self.action_mean) / self.action_deviation

@@ -13,7 +13,7 @@ from multistep.data import Episodes
 from multistep.dynamics import AbstractModel, rollout
 from multistep.errors import InputError
 from multistep.evaluation.r2 import ErrorSums, Scores, check_horizon, scores_of, state_unit
-from multistep.types import Actions, States
+from multistep.types import AllActions, AllStates
 
 CHUNK = 512  # rollouts side by side: large enough for full speed, small enough for the cache
 
@@ -54,20 +54,20 @@ class R2Bar:
 @partial(jax.jit, static_argnames="horizon")
 def _error_sums(
     model: AbstractModel,
-    states: States,
-    actions: Actions,
-    starts: Int[Array, "chunks rollouts 3"],
+    states: AllStates,
+    actions: AllActions,
+    starts: Int[Array | ndarray, "chunks rollouts 3"],
     unit: Float[Array, " state"],
     horizon: int,
 ) -> tuple[Float[Array, "chunks horizon state"], Int[Array, "chunks horizon"]]:
     """Sum of squared errors and number of diverged rollouts at each step ahead, of each chunk of rollouts."""
-    steps = jnp.arange(horizon)
+    steps = jnp.arange(horizon, dtype=starts.dtype)
 
     def errors_of(start: Int[Array, " 3"]) -> tuple[Float[Array, "horizon state"], Bool[Array, " horizon"]]:
         first_state, first_action, remaining = start
         within = steps < remaining  # past the end of the episode nothing counts
         predicted = rollout(model.step, states[first_state], actions[first_action + steps])
-        errors = ((predicted - states[first_state + 1 + steps]) / unit) ** 2
+        errors = ((predicted - states[first_state + 1 + steps]) / unit[None]) ** 2
         return jnp.where(within[:, None], errors, 0), within & ~jnp.isfinite(errors).all(axis=-1)
 
     def sums_of(chunk: Int[Array, "rollouts 3"]) -> tuple[Float[Array, "horizon state"], Int[Array, " horizon"]]:

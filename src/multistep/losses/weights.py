@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+from numpy import ndarray
 
 from multistep.errors import InputError
 from multistep.types import PerHorizon, Scalar
@@ -36,7 +37,7 @@ class Exponential(AbstractWeights):
     beta: float | Scalar
 
     def __check_init__(self) -> None:
-        if isinstance(self.beta, int | float) and not (math.isfinite(self.beta) and self.beta > 0):
+        if not isinstance(self.beta, jax.core.Tracer) and not (math.isfinite(self.beta) and self.beta > 0):
             raise InputError(f"The beta of exponential weights is {self.beta}: it must be a finite number above 0.")
 
     def __call__(self, errors: PerHorizon) -> PerHorizon:
@@ -54,14 +55,12 @@ class Uniform(AbstractWeights):
 class Custom(AbstractWeights):
     """Alphas given one by one."""
 
-    alphas: tuple[float | Scalar, ...]
+    alphas: tuple[float, ...]
 
-    def __init__(self, alphas: Sequence[float] | Float[Array, " horizon"]):
-        self.alphas = tuple(alphas)
+    def __init__(self, alphas: Sequence[float] | Float[Array | ndarray, " horizon"]):
+        self.alphas = tuple(map(float, alphas))
 
     def __check_init__(self) -> None:
-        if not all(isinstance(alpha, int | float) for alpha in self.alphas):
-            return
         if any(not alpha >= 0 for alpha in self.alphas):
             raise InputError(f"The weights are {self.alphas}: none may be negative.")
         if abs(math.fsum(self.alphas) - 1) > 1e-4:

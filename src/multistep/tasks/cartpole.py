@@ -4,6 +4,7 @@ Observations are (x, cos theta, sin theta, x_dot, theta_dot), theta being zero w
 action is the force on the cart, from -1 to 1. An episode has 1000 steps of 0.01 s.
 """
 
+import math
 import os
 import warnings
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 STATE_NAMES = ("x", "cos_theta", "sin_theta", "x_dot", "theta_dot")
 ACTION_NAMES = ("force",)
 EPISODE_STEPS = 1000
+DATASET_SEED = 6
 
 
 def load_environment(seed: int) -> "Environment":
@@ -45,12 +47,17 @@ def collect_random(num_episodes: int, *, key: Key, num_steps: int = EPISODE_STEP
     seed_key, action_key = jax.random.split(key)
     environment = load_environment(int(jax.random.randint(seed_key, (), 0, 2**31 - 1)))
     starts = np.stack([_reset(environment) for _ in range(num_episodes)])
-    actions = np.asarray(jax.random.uniform(action_key, (num_episodes, num_steps, 1), minval=-1, maxval=1))
+    actions = np.asarray(jax.random.uniform(action_key, (num_episodes, num_steps, 1), np.float32, -1, 1))
     states = np.concatenate([starts[:, None], simulate(environment, starts, actions)], axis=1)
     observations = observe(states).astype(np.float32)
     rewards = jax.vmap(jax.vmap(reward))(observations[:, :-1], actions, observations[:, 1:])
     episodes = map(Episode, observations, actions, np.asarray(rewards))
     return Episodes.of(episodes, state_names=STATE_NAMES, action_names=ACTION_NAMES)
+
+
+def random_dataset() -> Episodes:
+    """The same 50 episodes of the random policy every time: the data of the demo and the benchmark."""
+    return collect_random(50, key=jax.random.key(DATASET_SEED))
 
 
 def reward(observation: State, action: Action, next_observation: State) -> Scalar:
@@ -61,9 +68,9 @@ def reward(observation: State, action: Action, next_observation: State) -> Scala
     """
     x, cos_theta, _, _, theta_dot = next_observation
     upright = (1 + cos_theta) / 2
-    centred = (1 + jnp.exp(-jnp.log(10) / 4 * x**2)) / 2
+    centred = (1 + jnp.exp(-math.log(10) / 4 * x**2)) / 2
     small_action = 1 - jnp.clip(action[0], -1, 1) ** 2 / 5
-    slow = (1 + jnp.exp(-jnp.log(10) / 25 * theta_dot**2)) / 2
+    slow = (1 + jnp.exp(-math.log(10) / 25 * theta_dot**2)) / 2
     return upright * centred * small_action * slow
 
 

@@ -4,6 +4,7 @@ from multistep.training.config import DEFAULT as DEFAULT
 from multistep.training.config import PAPER as PAPER
 from multistep.training.config import PRESETS as PRESETS
 from multistep.training.config import FitConfig as FitConfig
+from multistep.training.config import Preset as Preset
 from multistep.training.fit import Fit as Fit
 from multistep.training.fit import fit as fit
 from multistep.training.history import Epoch as Epoch

@@ -1,6 +1,7 @@
 """`FitConfig`: how a model is trained, and the two presets."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from multistep.dynamics import NetworkConfig
 from multistep.errors import InputError
@@ -47,4 +48,5 @@ PAPER = FitConfig(
 )
 """The paper's network, optimiser and batch size, with the horizon and weights it found best for noisy Cartpole data."""
 
-PRESETS = {"default": DEFAULT, "paper": PAPER}
+Preset = Literal["default", "paper"]
+PRESETS: dict[Preset, FitConfig] = {"default": DEFAULT, "paper": PAPER}

@@ -1,0 +1,1 @@
+"""Benchmarks: speed, memory and quality, each leaving rows and a summary."""

@@ -1,0 +1,116 @@
+"""`multistep bench cartpole`: R2bar(100) of both presets on Cartpole random data, beside the ceiling and the paper."""
+
+import json
+import multiprocessing
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+from rich.progress import Progress
+
+from multistep.data import Episodes, add_noise, split
+from multistep.evaluation import R2Bar, score
+from multistep.losses import Uniform
+from multistep.process import available_cores, keep_compiled_programs, use_one_thread
+from multistep.studies.run_folder import Row, fit_summary, score_summary, write_json, write_run
+from multistep.tasks import cartpole
+from multistep.training import DEFAULT, PAPER, FitConfig, fit
+
+HORIZON = 100
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One kind of fit, and what the paper reports for it (its best beta where the horizon is more than 1)."""
+
+    noise: float
+    config: FitConfig
+    paper: float | None
+
+
+ENTRIES = {
+    "paper_h1_noise_0": Entry(0.0, replace(PAPER, horizon=1, weights=Uniform()), 0.972),
+    "paper_h1_noise_2": Entry(0.02, replace(PAPER, horizon=1, weights=Uniform()), 0.508),
+    "paper_h4_noise_2": Entry(0.02, PAPER, 0.812),
+    "default_noise_2": Entry(0.02, DEFAULT, 0.836),
+}
+
+
+@dataclass(frozen=True)
+class CartpoleBenchConfig:
+    """R2bar(100) of both presets on Cartpole random data, beside the ceiling and the paper."""
+
+    out: Path = Path("runs/bench-cartpole")
+    """Folder for the results; a second run goes on where the first was stopped."""
+    entries: tuple[str, ...] = tuple(ENTRIES)
+    """Which fits to run."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of noise, split and training; the episodes are always the same 50."""
+    epochs: int | None = None
+    """Epochs of every fit (default: those of its preset)."""
+
+
+def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
+    """Run what is missing, one fit per core, leave rows and summary in `config.out` and return the summary."""
+    jobs = [(name, seed, config) for name in config.entries for seed in config.seeds]
+    cores, context = available_cores(), multiprocessing.get_context("spawn")
+    free_cores = context.Queue()
+    for core in cores:
+        free_cores.put(core)
+    with (
+        ProcessPoolExecutor(len(cores), context, _start_worker, (free_cores,)) as pool,
+        Progress(console=Console(stderr=True)) as progress,
+    ):
+        rows = list(progress.track(pool.map(_run_job, jobs), total=len(jobs), description="fits"))
+    summary = {name: _entry_summary(name, [row for row in rows if row["entry"] == name]) for name in config.entries}
+    write_run(config.out, "bench cartpole", config, rows, summary)
+    return summary
+
+
+def data(noise: float, seed: int) -> tuple[Episodes, ...]:
+    """Train, valid and test (36, 4 and 10) of the 50 noisy episodes."""
+    noise_key, split_key = jax.random.split(jax.random.key(seed))
+    return split(add_noise(cartpole.random_dataset(), noise, key=noise_key), (36, 4, 10), key=split_key)
+
+
+def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
+    name, seed, config = job
+    folder = config.out / "fits" / f"{name}_seed_{seed}"
+    done = folder / "row.json"
+    if done.exists():
+        return json.loads(done.read_text())
+    entry = ENTRIES[name]
+    fit_config = entry.config if config.epochs is None else replace(entry.config, epochs=config.epochs)
+    train, valid, test = data(entry.noise, seed)
+    checkpoint = folder / "checkpoint.safetensors"
+    fitted = fit(train, valid, fit_config, key=jax.random.key(seed), score=R2Bar(50), checkpoint=checkpoint)
+    row = {
+        "entry": name,
+        "seed": seed,
+        **score_summary(score(fitted.model, test, horizon=HORIZON)),
+        **{f"ceiling_{key}": value for key, value in score_summary(cartpole.ceiling(test, horizon=HORIZON)).items()},
+        **fit_summary(fitted),
+    }
+    write_json(done, row)
+    return row
+
+
+def _entry_summary(name: str, rows: list[Row]) -> dict[str, Any]:
+    scores = [float(row["r2bar_100"]) for row in rows]
+    return {
+        "r2bar_100": statistics.mean(scores),
+        "lowest": min(scores),
+        "highest": max(scores),
+        "ceiling": statistics.mean(float(row["ceiling_r2bar_100"]) for row in rows),
+        "paper": ENTRIES[name].paper,
+        "fit_seconds": statistics.mean(row["fit_seconds"] for row in rows),
+    }
+
+
+def _start_worker(free_cores: Any) -> None:
+    keep_compiled_programs()
+    use_one_thread(free_cores.get())

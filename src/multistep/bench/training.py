@@ -1,0 +1,181 @@
+"""`multistep bench training`: speed and memory of training and scoring, everything compared in one run, interleaved."""
+
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from multistep.bench.workload import (
+    Work,
+    gemm_work,
+    make_windows,
+    random_episodes,
+    scoring_work,
+    timed,
+    training_work,
+)
+from multistep.errors import InputError
+from multistep.process import available_cores, keep_compiled_programs
+from multistep.studies.run_folder import Row, write_run
+
+TRUSTED_CPU_SHARE = 0.97  # below, something else ran on the core: such a measurement can be off by a factor of two
+
+
+@dataclass(frozen=True)
+class TrainingBenchConfig:
+    """Speed and memory of training and scoring, beside a bare matrix product and PyTorch."""
+
+    out: Path = Path("runs/bench-training")
+    """Folder for the results."""
+    rounds: int = 9
+    """Times that everything is measured, in turn; the summary takes medians."""
+    batches: int = 100
+    """Gradient steps of one measurement at horizon 10 (ten times as many at horizon 1)."""
+    score_episodes: int = 4
+    """Episodes of 1000 steps to score up to horizon 100."""
+    transitions: int = 1_000_000
+    """Transitions in the memory measurement."""
+
+
+def run_training_bench(config: TrainingBenchConfig) -> dict[str, Any]:
+    """Measure, leave rows and summary in `config.out`, and return the summary."""
+    core = available_cores()[0]
+    speed_rows = _in_new_process(_measure_speed, core, config)
+    side_by_side = _measure_side_by_side(config)
+    memory = {h: _in_new_process(_measure_memory, core, h, config.transitions) for h in (1, 50)}
+    compilation = _measure_compilation(core)
+    summary = _speed_summary(speed_rows) | {
+        "two_workers_ratio": side_by_side,
+        "memory": {"h1_mb": memory[1], "h50_mb": memory[50], "ratio": memory[50] / memory[1]},
+        "compilation": compilation,
+    }
+    write_run(config.out, "bench training", config, speed_rows, summary)
+    return summary
+
+
+def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
+    """One row per round and item, measured one after the other on this core."""
+    try:
+        from multistep.bench.torch_rival import torch_work
+    except ImportError as error:
+        raise InputError("The benchmark compares with PyTorch: install multistep with the extra 'dev' (multistep[dev]).") from error
+    episodes = random_episodes(1000, 20)
+    many, few = make_windows(episodes, 10), make_windows(episodes, 1)
+    items: dict[str, tuple[Work, float]] = {
+        "gemm": gemm_work(160 * config.batches),
+        "default": training_work("default", many, config.batches),
+        "torch_eager": torch_work("default", episodes, 10, config.batches),
+        "paper": training_work("paper", many, config.batches),
+        "torch_eager_paper": torch_work("paper", episodes, 10, config.batches),
+        "default_h1": training_work("default", few, 10 * config.batches),
+        "torch_eager_h1": torch_work("default", episodes, 1, 10 * config.batches),
+        "scoring": scoring_work(random_episodes(1000, config.score_episodes)),
+    }
+    for work, _ in items.values():
+        work()
+    return [
+        {"round": number, "item": name, **(time_taken := timed(work)), "gflops": operations / time_taken["seconds"] / 1e9}
+        for number in range(config.rounds)
+        for name, (work, operations) in items.items()
+    ]
+
+
+def _speed_summary(rows: list[Row]) -> dict[str, Any]:
+    """Median rates, and medians over rounds of the ratios that the targets are about."""
+    rounds = sorted({row["round"] for row in rows})
+    trusted = [n for n in rounds if all(row["cpu_share"] >= TRUSTED_CPU_SHARE for row in rows if row["round"] == n)]
+    used = trusted or rounds
+    rates = {name: [row["gflops"] for row in rows if row["item"] == name and row["round"] in used] for name in {r["item"] for r in rows}}
+
+    def ratio(name: str, to: str) -> float:
+        return statistics.median(mine / theirs for mine, theirs in zip(rates[name], rates[to], strict=True))
+
+    median = {name: statistics.median(values) for name, values in rates.items()}
+    return {
+        "gemm_gflops": median["gemm"],
+        "default": {"gflops": median["default"], "of_gemm": ratio("default", "gemm"), "h1_gflops": median["default_h1"]},
+        "paper": {"gflops": median["paper"], "of_gemm": ratio("paper", "gemm")},
+        "torch_eager": {
+            "gflops": median["torch_eager"],
+            "h1_gflops": median["torch_eager_h1"],
+            "paper_gflops": median["torch_eager_paper"],
+            "default_is_faster_by": ratio("default", "torch_eager"),
+            "default_h1_is_faster_by": ratio("default_h1", "torch_eager_h1"),
+            "paper_is_faster_by": ratio("paper", "torch_eager_paper"),
+        },
+        "scoring": {"gflops": median["scoring"], "of_gemm": ratio("scoring", "gemm")},
+        "rounds": {"all": len(rounds), "undisturbed": len(trusted)},
+    }
+
+
+def _measure_side_by_side(config: TrainingBenchConfig) -> float | None:
+    """Throughput of two fits on two cores over that of one; none on a machine with one core."""
+    cores = available_cores()[:2]
+    if len(cores) < 2:
+        return None
+    with _pinned_process(cores[0]) as first, _pinned_process(cores[1]) as second:
+        both = (first, second)
+        for pool in both:
+            pool.submit(_train_for, 1).result()
+        ratios = []
+        for _ in range(config.rounds):
+            alone = [pool.submit(_train_for, config.batches).result() for pool in both]
+            together = [job.result() for job in [pool.submit(_train_for, config.batches) for pool in both]]
+            ratios.append(sum(together) / statistics.mean(alone))
+    return statistics.median(ratios)
+
+
+_PREPARED: dict[int, tuple[Work, float]] = {}  # of a worker process: compiled once, used by every call
+
+
+def _train_for(num_batches: int) -> float:
+    """Operations per second of a default fit in this process."""
+    if num_batches not in _PREPARED:
+        _PREPARED[num_batches] = training_work("default", make_windows(random_episodes(1000, 20), 10), num_batches)
+        _PREPARED[num_batches][0]()
+    work, operations = _PREPARED[num_batches]
+    return operations / timed(work)["seconds"]
+
+
+def _measure_memory(horizon: int, transitions: int) -> float:
+    """Peak memory, in MB, of a process that trains at this horizon."""
+    episodes = random_episodes(1000, max(1, transitions // 1000))
+    training_work("default", make_windows(episodes, horizon), 20)[0]()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _measure_compilation(core: int) -> dict[str, float]:
+    """Seconds until the first epoch has run in a process that must compile, and in the next one that finds it compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        cold, warm = (_in_new_process(_first_epoch, core, Path(folder)) for _ in range(2))
+    return {"cold_seconds": cold, "warm_seconds": warm}
+
+
+def _first_epoch(cache: Path) -> float:
+    keep_compiled_programs(cache)
+    work, _ = training_work("default", make_windows(random_episodes(1000), 10), 1)
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _in_new_process(function: Callable[..., Any], core: int, *arguments: Any) -> Any:
+    """What the function returns in a fresh process on this core alone."""
+    with _pinned_process(core) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _pinned_process(core: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _pin, (core,))
+
+
+def _pin(core: int) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})

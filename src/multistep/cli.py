@@ -1,0 +1,124 @@
+"""The command line: parse, one call, print. The config dataclasses of the studies are the options."""
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
+
+import tyro
+from rich.console import Console
+
+from multistep.bench.cartpole import CartpoleBenchConfig, run_cartpole_bench
+from multistep.bench.training import TrainingBenchConfig, run_training_bench
+from multistep.errors import InputError
+from multistep.losses import AbstractWeights, describe_weights, parse_weights
+from multistep.process import keep_compiled_programs, use_one_thread
+from multistep.report.curves import draw_r2_curves
+from multistep.report.tables import bench_table, demo_sentence, model_sentence, score_table
+from multistep.studies.demo import DemoConfig, run_demo
+from multistep.studies.fit_files import FitFilesConfig, run_fit
+from multistep.studies.score_files import ScoreFilesConfig, run_score
+from multistep.training import PRESETS, Preset
+
+DESCRIPTION = "Learn dynamics models from logged, noisy trajectories and keep them right many steps ahead."
+REGISTRY = tyro.constructors.ConstructorRegistry()
+OUTPUT = Console(highlight=False, soft_wrap=True)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run one command. Bad input ends it with one sentence and exit code 2, Ctrl-C with 130."""
+    words = sys.argv[1:] if words is None else words
+    warnings.showwarning = _show_as_note
+    keep_compiled_programs()
+    use_one_thread()
+    try:
+        _app(words).cli(prog="multistep", description=DESCRIPTION, args=words, registry=REGISTRY)
+    except InputError as error:
+        _stop(str(error), 2)
+    except KeyboardInterrupt:
+        _stop("Interrupted: the same command goes on from the last finished epoch.", 130)
+
+
+def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
+    app, bench = tyro.extras.SubcommandApp(), tyro.extras.SubcommandApp()
+    app.command(_demo, name="demo")
+    app.command(_fit_command(_preset(words)), name="fit")
+    app.command(_score, name="score")
+    bench.command(_bench_training, name="training")
+    bench.command(_bench_cartpole, name="cartpole")
+    app.command(bench, name="bench")
+    return app
+
+
+def _demo(config: Annotated[DemoConfig, tyro.conf.arg(name="")] = DemoConfig()) -> None:  # noqa: B008 - frozen
+    """Fit one-step and multi-step models to noisy Cartpole episodes and score both beside the true simulator."""
+    summary = run_demo(config)
+    OUTPUT.print(demo_sentence(summary))
+    OUTPUT.print(score_table(config.out))
+    OUTPUT.print(f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}; models, rows and summary are beside it.")
+
+
+def _fit_command(preset: Preset) -> Callable[..., None]:
+    default = FitFilesConfig(files=(), preset=preset, training=PRESETS[preset])
+
+    def fit(config: Annotated[FitFilesConfig, tyro.conf.arg(name="")] = default) -> None:
+        """Fit a model to episodes in files and score it on held-out episodes."""
+        summary = run_fit(config)
+        OUTPUT.print(model_sentence(summary))
+        OUTPUT.print(score_table(config.out))
+        OUTPUT.print(f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {draw_r2_curves(config.out)}.")
+
+    return fit
+
+
+def _score(config: Annotated[ScoreFilesConfig, tyro.conf.arg(name="")]) -> None:
+    """Score a saved model on episodes in files."""
+    summary = run_score(config)
+    OUTPUT.print(model_sentence(summary))
+    OUTPUT.print(score_table(config.out))
+    OUTPUT.print(f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}.")
+
+
+def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig()) -> None:  # noqa: B008
+    """Speed and memory of training and scoring, beside a bare matrix product and PyTorch."""
+    run_training_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_cartpole(config: Annotated[CartpoleBenchConfig, tyro.conf.arg(name="")] = CartpoleBenchConfig()) -> None:  # noqa: B008
+    """R2bar(100) of both presets on Cartpole random data, three seeds, beside the ceiling and the paper."""
+    run_cartpole_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _preset(words: Sequence[str]) -> Preset:
+    """The preset among the words: the defaults of the other options, shown in the help, depend on it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--preset", default="default")
+    chosen = parser.parse_known_args(words)[0].preset
+    return chosen if chosen in PRESETS else "default"  # a wrong one is refused by the real parser
+
+
+def _stop(sentence: str, code: int) -> NoReturn:
+    print(f"multistep: {sentence}", file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _show_as_note(message: Warning | str, category: type[Warning], *_: Any) -> None:
+    if issubclass(category, UserWarning):
+        print(f"note: {message}", file=sys.stderr)
+
+
+@REGISTRY.primitive_rule
+def _weights_rule(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+    """Weights are typed as one word: see `parse_weights`."""
+    if info.type is not AbstractWeights:
+        return None
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="WEIGHTS",
+        instance_from_str=lambda words: parse_weights(words[0]),
+        is_instance=lambda value: isinstance(value, AbstractWeights),
+        str_from_instance=lambda weights: [describe_weights(weights)],
+    )

@@ -1,0 +1,69 @@
+"""Sentences and tables, from the files that a run has left."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.table import Table
+
+from multistep.report.curves import LABELS
+
+
+def demo_sentence(summary: dict[str, Any]) -> str:
+    """What the demo found, in one sentence."""
+    last = _last_horizon(summary["ceiling"])
+    one, many, best = (_percent(summary[name][f"r2bar_{last}"]) for name in ("one_step", "multi_step", "ceiling"))
+    return (
+        f"With {summary['noise']:.0%} noise, the model trained through its own rollout explains {many} of the variance over "
+        f"the next {last} steps, the one trained one step ahead {one}; the true simulator itself would explain {best}."
+    )
+
+
+def model_sentence(summary: dict[str, Any]) -> str:
+    """How right one model is, in one sentence."""
+    model = summary["model"]
+    last = _last_horizon(model)
+    sentence = f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead and {_percent(model[f'r2bar_{last}'])}"
+    sentence += f" on average over the next {last} steps"
+    if model.get("outcome", "finished") != "finished":
+        sentence += f" (the fit {model['outcome']} after {model['epochs']} epochs)"
+    if model["diverged"] > 0:
+        sentence += f"; {model['diverged']:.1%} of its rollouts left the finite range"
+    return sentence + "."
+
+
+def score_table(out: Path) -> Table:
+    """R2 at a few horizons and its mean over all, of every model in `out/rows.csv`."""
+    rows = pl.read_csv(out / "rows.csv")
+    last = int(rows["horizon"].max())  # pyright: ignore[reportArgumentType]
+    horizons = [h for h in (1, 2, 5, 10, 20, 50, 100) if h < last] + [last]
+    table = Table("model", *(f"R2({h})" for h in horizons), f"R2bar({last})", "diverged")
+    for name in rows["model"].unique(maintain_order=True):
+        curve = rows.filter(pl.col("model") == name)
+        values = [f"{curve.filter(pl.col('horizon') == h)['r2'].item():.3f}" for h in horizons]
+        table.add_row(LABELS.get(name, name), *values, f"{curve['r2'].mean():.3f}", f"{curve['diverged'].max():.1%}")
+    return table
+
+
+def bench_table(out: Path) -> Table:
+    """The summary of a benchmark, one line per number."""
+    table = Table("measured", "value")
+    for name, value in _flat(json.loads((out / "summary.json").read_text())):
+        table.add_row(name, f"{value:.3f}" if isinstance(value, float) else str(value))
+    return table
+
+
+def _last_horizon(scores: dict[str, Any]) -> int:
+    return max(int(name.removeprefix("r2bar_")) for name in scores if name.startswith("r2bar_"))
+
+
+def _percent(r2: float) -> str:
+    """A share of variance in per cent; a model worse than the mean explains none."""
+    return f"{r2:.1%}" if r2 >= 0 else "none"
+
+
+def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        return [(prefix, value)]
+    return [pair for name, item in value.items() for pair in _flat(item, f"{prefix}.{name}" if prefix else name)]

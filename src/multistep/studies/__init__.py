@@ -1,0 +1,1 @@
+"""Runs that leave rows on disk: a frozen config and one function each."""

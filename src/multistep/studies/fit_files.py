@@ -1,0 +1,63 @@
+"""`multistep fit`: a model from the user's own files."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import tyro
+
+from multistep.data import cut, load, split
+from multistep.dynamics import save_model
+from multistep.evaluation import R2Bar, score
+from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
+from multistep.training import DEFAULT, FitConfig, Outcome, Preset, fit
+
+
+@dataclass(frozen=True)
+class FitFilesConfig:
+    """Fit a model to episodes in files and score it on held-out episodes."""
+
+    files: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """Files with episodes, .csv or .npz; patterns such as 'logs/*.csv' are expanded."""
+    states: tuple[str, ...] = ()
+    """Columns that make the state (.npz: all by default)."""
+    actions: tuple[str, ...] = ()
+    """Columns that make the action (.npz: all by default)."""
+    episode: str | None = None
+    """Column of a .csv file that tells its episodes apart (default: one episode per file)."""
+    cut: int | None = None
+    """Cut long recordings into episodes of this many steps, so that they can be split."""
+    split: tuple[float, float, float] = (0.7, 0.1, 0.2)
+    """Shares (or numbers) of episodes for training, validation and test."""
+    score_horizon: int = 100
+    """Steps ahead to score (fewer if no test episode is that long)."""
+    seed: int = 0
+    """Seed of split and training."""
+    out: Path = Path("runs/fit")
+    """Folder for the model and the results."""
+    preset: Preset = "default"
+    """Where the training options below start from: ours, or the paper's."""
+    training: Annotated[FitConfig, tyro.conf.arg(name="")] = DEFAULT
+    """How the model is trained."""
+
+
+def run_fit(config: FitFilesConfig) -> dict[str, Any]:
+    """Fit, score, leave model and rows in `config.out`, and return the summary."""
+    split_key, fit_key = jax.random.split(jax.random.key(config.seed))
+    episodes = load(config.files, states=config.states, actions=config.actions, episode=config.episode)
+    if config.cut is not None:
+        episodes = cut(episodes, config.cut)
+    train, valid, test = split(episodes, config.split, key=split_key)
+    horizon = min(config.score_horizon, int(test.lengths.max()))
+    validation = R2Bar(min(50, horizon))
+    fitted = fit(train, valid, config.training, key=fit_key, score=validation, checkpoint=config.out / "checkpoint.safetensors")
+    if fitted.outcome is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt
+    scores = score(fitted.model, test, horizon=horizon)
+    save_model(fitted.model, config.out / "model.safetensors")
+    write_rows(config.out / "history.csv", history_rows(fitted))
+    sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
+    summary = {"model": score_summary(scores) | fit_summary(fitted), "episodes": sizes, "score_horizon": horizon}
+    write_run(config.out, "fit", config, score_rows("model", scores), summary)
+    return summary

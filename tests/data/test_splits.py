@@ -1,0 +1,59 @@
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from multistep.data import Episodes, folds, split
+from multistep.errors import InputError
+
+
+def numbered_episodes(count: int) -> Episodes:
+    """Episode i is full of i, so that it can be recognised."""
+    return Episodes.of([(np.full((3, 1), float(i)), np.full((2, 1), float(i))) for i in range(count)])
+
+
+def numbers_of(episodes: Episodes) -> list[int]:
+    return [int(episodes[i].states[0, 0]) for i in range(len(episodes))]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(3, 60), st.integers(0, 5))
+def test_every_episode_lands_in_exactly_one_part(count, seed):
+    parts = split(numbered_episodes(count), (0.7, 0.1, 0.2), key=jax.random.key(seed))
+    found = [number for part in parts for number in numbers_of(part)]
+    assert sorted(found) == list(range(count))
+    for part, share in zip(parts, (0.7, 0.1, 0.2), strict=True):
+        assert len(part) >= 1
+        assert abs(len(part) - share * count) < 1.5 or len(part) == 1
+
+
+def test_counts_are_taken_exactly():
+    parts = split(numbered_episodes(50), (36, 4, 10), key=jax.random.key(0))
+    assert [len(part) for part in parts] == [36, 4, 10]
+    assert [len(part) for part in split(numbered_episodes(50), (0.72, 0.08, 0.2), key=jax.random.key(0))] == [36, 4, 10]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(2, 40), st.data())
+def test_every_episode_is_tested_once_and_never_trained_on_in_its_fold(count, data):
+    num_folds = data.draw(st.integers(2, count))
+    pairs = folds(numbered_episodes(count), num_folds, key=jax.random.key(1))
+    assert sorted(number for _, test in pairs for number in numbers_of(test)) == list(range(count))
+    for train, test in pairs:
+        assert not set(numbers_of(train)) & set(numbers_of(test))
+        assert len(train) + len(test) == count
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [((0.5, 0.1), "sum to 1"), ((3, 3), "counts that sum to 5"), ((0.9, 0.1, 0.0), "more than 0"), ((0.2,) * 5 + (1e-9,), "cannot be split")],
+)
+def test_bad_parts_get_one_sentence(parts, words):
+    with pytest.raises(InputError, match=words):
+        split(numbered_episodes(5), parts, key=jax.random.key(0))
+
+
+def test_bad_folds_get_one_sentence():
+    with pytest.raises(InputError, match="5 episodes cannot be dealt into 6 folds"):
+        folds(numbered_episodes(5), 6, key=jax.random.key(0))

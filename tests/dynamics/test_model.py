@@ -1,0 +1,91 @@
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from multistep.dynamics import Model, NetworkConfig, fit_normaliser, load_model, make_network, save_model
+from multistep.dynamics.model_files import FORMAT
+from multistep.errors import InputError
+from systems import random_episodes
+
+
+@pytest.fixture
+def model(getkey):
+    episodes = random_episodes([50])
+    network = make_network(NetworkConfig(hidden_size=8, activation="silu"), 3, 2, key=getkey())
+    normaliser = jax.tree.map(jnp.asarray, fit_normaliser(episodes))
+    return Model(network, normaliser, episodes.state_names, episodes.action_names)
+
+
+def test_step_is_the_networks_change_in_the_users_units(model):
+    state, action = np.array([0.3, -2.0, 1.0]), np.array([0.5, -0.1])
+    n = model.normaliser
+    z = (state - n.state_mean) / n.state_deviation
+    change = model.network(jnp.concatenate([z, (action - n.action_mean) / n.action_deviation]))
+    np.testing.assert_allclose(model.step(jnp.asarray(state), jnp.asarray(action)), state + change * n.state_deviation, rtol=1e-12)
+
+
+def test_rollout_repeats_the_step_and_takes_plain_numbers(model):
+    state, actions = [0.3, -2.0, 1.0], [[0.5, -0.1]] * 4
+    states, current = model.rollout(state, actions), jnp.asarray(state)
+    for index in range(4):
+        current = model.step(current, jnp.asarray(actions[index]))
+        np.testing.assert_allclose(states[index], current, rtol=1e-12)
+    together = jax.vmap(model.rollout)(jnp.asarray([state] * 2), jnp.asarray([actions] * 2))
+    np.testing.assert_allclose(together[1], states, rtol=1e-12)
+
+
+def test_a_saved_model_comes_back_bit_for_bit(model, tmp_path):
+    save_model(model, tmp_path / "model.safetensors")
+    back = load_model(tmp_path / "model.safetensors")
+    assert jax.tree.structure(back) == jax.tree.structure(model)
+    for mine, theirs in zip(jax.tree.leaves(model), jax.tree.leaves(back), strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def damage(model, path, change):
+    """The saved model with one thing changed in its header."""
+    save_model(model, path)
+    arrays = load_file(path)
+    header = json.loads(_metadata(path)[FORMAT])
+    metadata = change(header, arrays)
+    save_file(arrays, path, metadata={FORMAT: json.dumps(header)} if metadata is None else metadata)
+
+
+def _metadata(path):
+    length = int.from_bytes(path.read_bytes()[:8], "little")
+    return json.loads(path.read_bytes()[8 : 8 + length])["__metadata__"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda header, arrays: header.update(version=99), "format version 99, this multistep reads version 1"),
+        (lambda header, arrays: header.update(hidden_size=9), "do not fit its header"),
+        (lambda header, arrays: header.update(activation="__import__"), "does not describe a model"),
+        (lambda header, arrays: header.pop("version") and None, "header of the model file .* is damaged"),
+        (lambda header, arrays: arrays.popitem() and None, "do not fit its header"),
+        (lambda header, arrays: {}, "not a model of multistep"),
+    ],
+)
+def test_other_and_damaged_files_get_one_sentence(model, tmp_path, change, words):
+    path = tmp_path / "model.safetensors"
+    damage(model, path, change)
+    with pytest.raises(InputError, match=words):
+        load_model(path)
+
+
+def test_truncated_and_missing_files_get_one_sentence(model, tmp_path):
+    path = tmp_path / "model.safetensors"
+    with pytest.raises(InputError, match="There is no model file"):
+        load_model(path)
+    save_model(model, path)
+    whole = path.read_bytes()
+    for length in (0, 5, 100, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match="is damaged or not"):
+            load_model(path)

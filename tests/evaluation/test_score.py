@@ -1,0 +1,100 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.metrics import r2_score
+
+from multistep.data import Episodes
+from multistep.dynamics import Model, NetworkConfig, fit_normaliser, make_network
+from multistep.errors import InputError
+from multistep.evaluation import R2Bar, score
+from multistep.evaluation import score as score_function
+from systems import ExplodingModel, LinearModel, random_episodes
+
+
+def by_double_loop(model, episodes, horizon):
+    """Predicted and true state of every sub-trajectory of every length, in plain Python."""
+    pairs = {h: ([], []) for h in range(1, horizon + 1)}
+    for number in range(len(episodes)):
+        states, actions, _ = episodes[number]
+        for start in range(len(actions)):
+            state = states[start]
+            for h in range(1, min(horizon, len(actions) - start) + 1):
+                state = np.asarray(model.transition) @ state + np.asarray(model.control) @ actions[start + h - 1]
+                pairs[h][0].append(state)
+                pairs[h][1].append(states[start + h])
+    return {h: (np.array(predicted), np.array(true)) for h, (predicted, true) in pairs.items()}
+
+
+@pytest.mark.parametrize("lengths", [[7, 3, 12], [300, 400]])
+def test_r2_is_that_of_a_double_loop_and_scikit_learn(getkey, lengths):
+    episodes = random_episodes(lengths)
+    model = LinearModel(0.3 * jax.random.normal(getkey(), (3, 3)), 0.3 * jax.random.normal(getkey(), (3, 2)))
+    scores = score(model, episodes, horizon=7)
+    for h, (predicted, true) in by_double_loop(model, episodes, 7).items():
+        np.testing.assert_allclose(scores.per_dimension[h - 1], r2_score(true, predicted, multioutput="raw_values"), rtol=1e-9)
+        np.testing.assert_allclose(scores.r2[h - 1], r2_score(true, predicted), rtol=1e-9)
+        assert scores.num_rollouts[h - 1] == len(true)
+    np.testing.assert_allclose(scores.r2bar(5), scores.r2[:5].mean())
+    np.testing.assert_allclose(R2Bar(7)(model, episodes), scores.r2bar())
+    assert (scores.diverged == 0).all()
+
+
+def test_the_true_system_scores_one_and_the_mean_scores_zero(getkey):
+    a, b = jnp.array([[0.9, 0.1], [-0.1, 0.9]]), jnp.array([[0.0], [0.5]])
+    rng = np.random.default_rng(0)
+    states = [rng.standard_normal(2)]
+    actions = rng.standard_normal((200, 1))
+    for action in actions:
+        states.append(np.asarray(a) @ states[-1] + np.asarray(b) @ action)
+    episodes = Episodes.of([(np.array(states), actions)])
+    np.testing.assert_allclose(score(LinearModel(a, b), episodes, horizon=20).r2, 1, atol=1e-12)
+    centred = Episodes.of([(episodes.states - episodes.states[1:].mean(axis=0), actions)])
+    nothing = LinearModel(jnp.zeros((2, 2)), jnp.zeros((2, 1)))
+    np.testing.assert_allclose(score(nothing, centred, horizon=1).r2, 0, atol=1e-12)
+
+
+def test_rollouts_that_leave_the_finite_range_are_counted_never_dropped():
+    """1e30 per step leaves the range where squares are finite after some steps; a start at 0 never leaves it."""
+    states = np.ones((41, 1))
+    states[5] = 2.0  # the data vary
+    states[10] = 0.0  # and one rollout stays where it is
+    scores = score(ExplodingModel(), Episodes.of([(states, np.zeros((40, 1)))]), horizon=12)
+    assert scores.diverged[0] == 0
+    assert np.isfinite(scores.r2[0])
+    assert scores.r2[11] == -np.inf
+    assert scores.r2bar(12) == -np.inf
+    np.testing.assert_allclose(scores.diverged[11], 28 / 29)
+    assert (np.diff(scores.diverged) >= 0).all()
+
+
+def test_a_dimension_that_never_changes_has_no_r2():
+    episodes = random_episodes([30], state_size=2, action_size=1)
+    frozen = episodes.with_states(np.stack([episodes.states[:, 0], np.full(31, 0.1)], axis=1))
+    model = LinearModel(0.5 * jnp.eye(2), jnp.zeros((2, 1)))
+    scores = score(model, frozen, horizon=3)
+    assert np.isnan(scores.per_dimension[:, 1]).all()
+    np.testing.assert_allclose(scores.r2, scores.per_dimension[:, 0])
+
+
+def test_the_score_does_not_compile_twice_for_other_values(getkey):
+    from multistep.evaluation.score import _error_sums
+
+    before = _error_sums._cache_size()
+    for seed in range(3):
+        model = LinearModel(jax.random.normal(getkey(), (3, 3)) / 9, jnp.zeros((3, 2)))
+        score(model, random_episodes([20, 30], seed=seed), horizon=4)
+    assert _error_sums._cache_size() - before <= 1
+
+
+def test_bad_questions_get_one_sentence(getkey):
+    episodes = random_episodes([5, 9])
+    normaliser = jax.tree.map(jnp.asarray, fit_normaliser(random_episodes([50], state_size=4)))
+    model = Model(make_network(NetworkConfig(8), 4, 2, key=getkey()), normaliser, tuple("abcd"), ("u", "v"))
+    with pytest.raises(InputError, match=r"4 state dimensions \(a, b, c, d\), the data 3"):
+        score_function(model, episodes, horizon=2)
+    linear = LinearModel(jnp.eye(3), jnp.zeros((3, 2)))
+    with pytest.raises(InputError, match="longest episode has 9 steps"):
+        score(linear, episodes, horizon=10)
+    with pytest.raises(InputError, match=r"R2bar\(5\) was asked for"):
+        score(linear, episodes, horizon=4).r2bar(5)

@@ -1,0 +1,66 @@
+"""Small systems whose right answers are known."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from multistep.data import Episodes
+from multistep.dynamics import AbstractModel
+from multistep.types import Action, State
+
+
+class LinearModel(AbstractModel):
+    """s' = A s + B a."""
+
+    transition: Float[Array, "state state"]
+    control: Float[Array, "state action"]
+
+    def step(self, state: State, action: Action) -> State:
+        return self.transition @ state + self.control @ action
+
+
+class ScalarModel(AbstractModel):
+    """s' = theta s: the paper's one-dimensional linear system."""
+
+    theta: Float[Array, ""]
+
+    def step(self, state: State, action: Action) -> State:
+        return self.theta * state
+
+
+class ExplodingModel(AbstractModel):
+    """s' = 1e30 s."""
+
+    unused: int = eqx.field(static=True, default=0)
+
+    def step(self, state: State, action: Action) -> State:
+        return jnp.asarray(1e30, state.dtype) * state
+
+
+def random_episodes(lengths, *, state_size=3, action_size=2, seed=0, rewards=False, dtype=np.float64) -> Episodes:
+    rng = np.random.default_rng(seed)
+    return Episodes.of(
+        [
+            (
+                rng.standard_normal((length + 1, state_size)).astype(dtype),
+                rng.standard_normal((length, action_size)).astype(dtype),
+                rng.standard_normal(length).astype(dtype) if rewards else None,
+            )
+            for length in lengths
+        ]
+    )
+
+
+def oscillator_episodes(num_episodes, num_steps, *, noise=0.0, seed=0) -> Episodes:
+    """A damped oscillator pushed at random: easy to learn, hard to fake."""
+    rng = np.random.default_rng(seed)
+    transition, control = np.array([[0.99, 0.1], [-0.1, 0.97]]), np.array([[0.0], [0.1]])
+    parts = []
+    for _ in range(num_episodes):
+        actions = rng.uniform(-1, 1, (num_steps, 1))
+        states = [rng.standard_normal(2)]
+        for action in actions:
+            states.append(transition @ states[-1] + control @ action)
+        parts.append((np.array(states) + noise * rng.standard_normal((num_steps + 1, 2)), actions))
+    return Episodes.of(parts, state_names=("position", "velocity"), action_names=("force",))
