@@ -37,7 +37,7 @@ def fit(
     *,
     key: _Key,
     score: _Score = R2Bar(50),  # noqa: B008 - frozen
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Fit:
     """Train a model on `train`; keep it as it was when it predicted `valid` best, by default over 50 steps ahead.
 

@@ -13,10 +13,11 @@ import pytest
 
 import multistep as ms
 from multistep.training import FitConfig, Outcome, fit
+from multistep.training.config import Plan
 from multistep.training.fit import learning_rates
 from systems import oscillator_episodes, random_episodes
 
-SMALL = FitConfig(network=ms.NetworkConfig(hidden_size=16), horizon=4, epochs=3, batch_size=32)
+SMALL = FitConfig(network=ms.NetworkConfig(hidden_size=16), horizon=4, epochs=3, batch_size=32, least_steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_a_score_that_no_longer_rises_stops_early(data):
 
 
 def test_divergence_is_an_outcome(data):
-    result = ms.fit(*data, replace(SMALL, epochs=20, learning_rate=1e20, weights=ms.Uniform()), key=jax.random.key(0))
+    result = ms.fit(*data, replace(SMALL, epochs=20, learning_rate=1e200, weights=ms.Uniform()), key=jax.random.key(0))
     assert result.outcome is Outcome.DIVERGED
     assert len(result.history) < 20
     assert all(np.isfinite(leaf).all() for leaf in leaves(result.model))
@@ -197,8 +198,15 @@ def test_fewer_windows_than_a_batch_still_train():
     assert result.outcome is Outcome.FINISHED
 
 
+def test_a_small_dataset_is_passed_over_until_there_were_enough_steps():
+    config = replace(SMALL, epochs=3, least_steps=100, batch_size=64)
+    assert config.plan(6400) == Plan(64, 100, 3)
+    assert config.plan(650) == Plan(64, 10, 10)
+    assert config.plan(10) == Plan(10, 1, 100)
+
+
 def test_learning_rates_fall_along_half_a_cosine():
-    rates = np.concatenate([learning_rates(replace(SMALL, epochs=4), epoch, 5) for epoch in range(4)])
+    rates = np.concatenate([learning_rates(1e-3, epoch, Plan(64, 5, 4)) for epoch in range(4)])
     np.testing.assert_allclose(rates, [1e-3 * (1 + math.cos(math.pi * i / 20)) / 2 for i in range(20)], rtol=1e-12)
 
 
@@ -221,7 +229,7 @@ def test_a_second_process_finds_the_compiled_program(tmp_path):
         "import sys, json, pathlib, jax, multistep as ms; from dataclasses import replace; sys.path.insert(0, sys.argv[1]);"
         "from systems import oscillator_episodes; from multistep.process import keep_compiled_programs;"
         "keep_compiled_programs(pathlib.Path(sys.argv[2])); d = oscillator_episodes(3, 40);"
-        "ms.fit(d, d, replace(ms.DEFAULT, horizon=4, epochs=1), key=jax.random.key(int(sys.argv[3])));"
+        "ms.fit(d, d, replace(ms.DEFAULT, horizon=4, epochs=1, least_steps=1), key=jax.random.key(int(sys.argv[3])));"
         "print(json.dumps(len([p for p in pathlib.Path(sys.argv[2]).iterdir() if p.name.endswith('-cache')])))"
     )
     counts = [

@@ -49,7 +49,9 @@ class CartpoleBenchConfig:
     entries: tuple[str, ...] = tuple(ENTRIES)
     """Which fits to run."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds of noise, split and training; the episodes are always the same 50."""
+    """Seeds of noise, split and training; the 50 episodes are the same for all."""
+    data_seed: int = cartpole.DATASET_SEED
+    """Seed of the episodes."""
     epochs: int | None = None
     """Epochs of every fit (default: those of its preset)."""
 
@@ -71,10 +73,11 @@ def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
     return summary
 
 
-def data(noise: float, seed: int) -> tuple[Episodes, ...]:
+def _data(noise: float, seed: int, data_seed: int) -> tuple[Episodes, ...]:
     """Train, valid and test (36, 4 and 10) of the 50 noisy episodes."""
     noise_key, split_key = jax.random.split(jax.random.key(seed))
-    return split(add_noise(cartpole.random_dataset(), noise, key=noise_key), (36, 4, 10), key=split_key)
+    clean = cartpole.collect_random(50, key=jax.random.key(data_seed))
+    return split(add_noise(clean, noise, key=noise_key), (36, 4, 10), key=split_key)
 
 
 def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
@@ -85,7 +88,7 @@ def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
         return json.loads(done.read_text())
     entry = ENTRIES[name]
     fit_config = entry.config if config.epochs is None else replace(entry.config, epochs=config.epochs)
-    train, valid, test = data(entry.noise, seed)
+    train, valid, test = _data(entry.noise, seed, config.data_seed)
     checkpoint = folder / "checkpoint.safetensors"
     fitted = fit(train, valid, fit_config, key=jax.random.key(seed), score=R2Bar(50), checkpoint=checkpoint)
     row = {

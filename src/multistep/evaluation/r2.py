@@ -17,7 +17,8 @@ from multistep.errors import InputError
 class Scores:
     """R2 at every horizon 1, ..., H.
 
-    A dimension that never changes has no variance to explain: its R2 is NaN and it is left out of the mean.
+    Where the true states of a dimension do not differ there is no variance to explain: its R2 is NaN there and left out of
+    the mean over the dimensions.
     """
 
     per_dimension: Float[ndarray, "horizon state"]
@@ -34,8 +35,9 @@ class Scores:
     @property
     def r2(self) -> Float[ndarray, " horizon"]:
         """R2(h) for h = 1, ..., H, averaged over the dimensions that vary."""
-        varying = ~np.isnan(self.per_dimension[0])
-        return self.per_dimension[:, varying].mean(axis=1)
+        varying = ~np.isnan(self.per_dimension)
+        with np.errstate(invalid="ignore"):
+            return np.where(varying, self.per_dimension, 0).sum(axis=1) / varying.sum(axis=1)
 
     def r2bar(self, horizon: int | None = None) -> float:
         """Mean of R2(1), ..., R2(horizon); of all of them if no horizon is given."""
@@ -68,15 +70,24 @@ def scores_of(sums: ErrorSums, episodes: Episodes, unit: Float[ndarray, " state"
     finite = np.isfinite(sums.squared) & (sums.diverged == 0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         r2 = np.where(finite, 1 - sums.squared / spread, -np.inf)
-    r2[:, np.ptp(episodes.states, axis=0) == 0] = np.nan
+    r2[np.stack([np.ptp(values, axis=0) == 0 for values in targets])] = np.nan
     return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names)
 
 
-def check_horizon(episodes: Episodes, horizon: int) -> None:
-    """Raise an `InputError` unless there is a sub-trajectory of this length to score."""
+def longest_horizon(episodes: Episodes) -> int:
+    """The longest horizon with two sub-trajectories or more: one alone has no variance."""
     longest = int(episodes.lengths.max())
+    return longest if (episodes.lengths == longest).sum() > 1 else longest - 1
+
+
+def check_horizon(episodes: Episodes, horizon: int) -> None:
+    """Raise an `InputError` unless there are sub-trajectories of this length to score."""
+    longest = longest_horizon(episodes)
     if not 1 <= horizon <= longest:
-        raise InputError(f"The longest episode has {longest} steps, so rollouts of {horizon} steps cannot be scored: choose 1 to {longest}.")
+        raise InputError(
+            f"Rollouts of {horizon} steps cannot be scored on these {len(episodes)} episodes of up to {episodes.lengths.max()} "
+            f"steps, which have two or more sub-trajectories of at most {longest} steps: choose a shorter horizon."
+        )
 
 
 def state_unit(episodes: Episodes) -> Float[ndarray, " state"]:

@@ -12,7 +12,7 @@ from numpy import ndarray
 from multistep.data import Episodes
 from multistep.dynamics import AbstractModel, rollout
 from multistep.errors import InputError
-from multistep.evaluation.r2 import ErrorSums, Scores, check_horizon, scores_of, state_unit
+from multistep.evaluation.r2 import ErrorSums, Scores, check_horizon, longest_horizon, scores_of, state_unit
 from multistep.types import AllActions, AllStates
 
 CHUNK = 512  # rollouts side by side: large enough for full speed, small enough for the cache
@@ -42,13 +42,13 @@ def score(model: AbstractModel, episodes: Episodes, *, horizon: int) -> Scores:
 class R2Bar:
     """R2bar(horizon) as a function of model and episodes: the validation score of a fit.
 
-    Where no episode is that long, the longest gives the horizon.
+    Where the episodes are shorter than that, the longest horizon that they have is taken.
     """
 
     horizon: int
 
     def __call__(self, model: AbstractModel, episodes: Episodes) -> float:
-        return score(model, episodes, horizon=min(self.horizon, int(episodes.lengths.max()))).r2bar()
+        return score(model, episodes, horizon=min(self.horizon, longest_horizon(episodes))).r2bar()
 
 
 @partial(jax.jit, static_argnames="horizon")

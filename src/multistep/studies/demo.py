@@ -30,8 +30,10 @@ class DemoConfig:
     """Deviation of the noise on every observation, as a share of each state's range."""
     score_horizon: int = 100
     """Steps ahead to score."""
+    data_seed: int = cartpole.DATASET_SEED
+    """Seed of the episodes."""
     seed: int = 0
-    """Seed of data, noise, split and training."""
+    """Seed of noise, split and training."""
     one_step: FitConfig = field(default_factory=lambda: replace(DEFAULT, horizon=1, weights=Uniform(), epochs=20))
     """Training of the one-step model."""
     multi_step: FitConfig = DEFAULT
@@ -41,8 +43,8 @@ class DemoConfig:
 def run_demo(config: DemoConfig) -> dict[str, Any]:
     """Run the demo, leave its rows in `config.out` and return the summary; nothing is returned if it was interrupted."""
     started = time.perf_counter()
-    data_key, noise_key, split_key, fit_key = jax.random.split(jax.random.key(config.seed), 4)
-    clean = cartpole.collect_random(config.episodes, key=data_key, num_steps=config.steps)
+    noise_key, split_key, fit_key = jax.random.split(jax.random.key(config.seed), 3)
+    clean = cartpole.collect_random(config.episodes, key=jax.random.key(config.data_seed), num_steps=config.steps)
     train, valid, test = split(add_noise(clean, config.noise, key=noise_key), (0.72, 0.08, 0.2), key=split_key)
     rows, summary = [], {}
     for name, fit_config in (("one_step", config.one_step), ("multi_step", config.multi_step)):

@@ -9,7 +9,7 @@ import tyro
 
 from multistep.data import cut, load, split
 from multistep.dynamics import save_model
-from multistep.evaluation import R2Bar, score
+from multistep.evaluation import R2Bar, longest_horizon, score
 from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
 from multistep.training import DEFAULT, FitConfig, Outcome, Preset, fit
 
@@ -18,7 +18,7 @@ from multistep.training import DEFAULT, FitConfig, Outcome, Preset, fit
 class FitFilesConfig:
     """Fit a model to episodes in files and score it on held-out episodes."""
 
-    files: Annotated[tuple[str, ...], tyro.conf.Positional]
+    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
     """Files with episodes, .csv or .npz; patterns such as 'logs/*.csv' are expanded."""
     states: tuple[str, ...] = ()
     """Columns that make the state (.npz: all by default)."""
@@ -49,7 +49,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     if config.cut is not None:
         episodes = cut(episodes, config.cut)
     train, valid, test = split(episodes, config.split, key=split_key)
-    horizon = min(config.score_horizon, int(test.lengths.max()))
+    horizon = min(config.score_horizon, longest_horizon(test))
     validation = R2Bar(min(50, horizon))
     fitted = fit(train, valid, config.training, key=fit_key, score=validation, checkpoint=config.out / "checkpoint.safetensors")
     if fitted.outcome is Outcome.INTERRUPTED:

@@ -8,7 +8,7 @@ import tyro
 
 from multistep.data import load
 from multistep.dynamics import load_model
-from multistep.evaluation import score
+from multistep.evaluation import longest_horizon, score
 from multistep.studies.run_folder import score_rows, score_summary, write_run
 
 
@@ -18,7 +18,7 @@ class ScoreFilesConfig:
 
     model: Annotated[Path, tyro.conf.Positional]
     """The model.safetensors that a fit has left."""
-    files: Annotated[tuple[str, ...], tyro.conf.Positional]
+    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
     """Files with episodes, .csv or .npz; patterns such as 'logs/*.csv' are expanded."""
     states: tuple[str, ...] = ()
     """Columns that make the state (default: those that the model was trained on)."""
@@ -37,7 +37,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     model = load_model(config.model)
     states, actions = config.states or model.state_names, config.actions or model.action_names
     episodes = load(config.files, states=states, actions=actions, episode=config.episode)
-    horizon = min(config.score_horizon, int(episodes.lengths.max()))
+    horizon = min(config.score_horizon, longest_horizon(episodes))
     scores = score(model, episodes, horizon=horizon)
     summary = {"model": score_summary(scores), "episodes": len(episodes), "score_horizon": horizon}
     write_run(config.out, "score", config, score_rows("model", scores), summary)

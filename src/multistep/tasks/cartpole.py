@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STATE_NAMES = ("x", "cos_theta", "sin_theta", "x_dot", "theta_dot")
 ACTION_NAMES = ("force",)
 EPISODE_STEPS = 1000
-DATASET_SEED = 6
+DATASET_SEED = 6  # of the 50 random-policy episodes that demo and benchmark use
 
 
 def load_environment(seed: int) -> "Environment":
@@ -53,11 +53,6 @@ def collect_random(num_episodes: int, *, key: Key, num_steps: int = EPISODE_STEP
     rewards = jax.vmap(jax.vmap(reward))(observations[:, :-1], actions, observations[:, 1:])
     episodes = map(Episode, observations, actions, np.asarray(rewards))
     return Episodes.of(episodes, state_names=STATE_NAMES, action_names=ACTION_NAMES)
-
-
-def random_dataset() -> Episodes:
-    """The same 50 episodes of the random policy every time: the data of the demo and the benchmark."""
-    return collect_random(50, key=jax.random.key(DATASET_SEED))
 
 
 def reward(observation: State, action: Action, next_observation: State) -> Scalar:

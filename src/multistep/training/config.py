@@ -1,7 +1,8 @@
 """`FitConfig`: how a model is trained, and the two presets."""
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from multistep.dynamics import NetworkConfig
 from multistep.errors import InputError
@@ -14,12 +15,14 @@ class FitConfig:
 
     network: NetworkConfig = field(default_factory=NetworkConfig)
     """Shape of the network."""
-    horizon: int = 20
+    horizon: int = 40
     """Steps ahead that the loss looks at; 1 is the usual one-step loss."""
     weights: AbstractWeights = field(default_factory=Balanced)
     """Weights of the steps ahead: balanced, uniform, exponential:BETA, or the weights themselves as 0.5,0.3,0.2."""
-    epochs: int = 20
+    epochs: int = 5
     """Passes over all windows; the learning rate falls to zero along a cosine over them."""
+    least_steps: int = 2500
+    """Gradient steps to take at least: a small dataset is passed over more often than `epochs` says."""
     batch_size: int = 64
     """Windows per gradient step."""
     learning_rate: float = 1e-3
@@ -28,13 +31,27 @@ class FitConfig:
     """Stop once this many epochs in a row have not improved the validation score; none: never."""
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "epochs", "batch_size", "patience"):
+        for name in ("horizon", "epochs", "least_steps", "batch_size", "patience"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"The {name.replace('_', ' ')} is {value}: it must be 1 or more.")
         if not 0 < self.learning_rate < float("inf"):
             raise InputError(f"The learning rate is {self.learning_rate}: it must be a finite number above 0.")
         self.weights.check(self.horizon)
+
+    def plan(self, num_windows: int) -> "Plan":
+        """Sizes of a fit on so many windows."""
+        batch_size = min(self.batch_size, num_windows)
+        num_batches = num_windows // batch_size
+        return Plan(batch_size, num_batches, max(self.epochs, math.ceil(self.least_steps / num_batches)))
+
+
+class Plan(NamedTuple):
+    """Windows per batch, batches per epoch, epochs."""
+
+    batch_size: int
+    num_batches: int
+    num_epochs: int
 
 
 DEFAULT = FitConfig()
@@ -45,6 +62,7 @@ PAPER = FitConfig(
     horizon=4,
     weights=Exponential(1.5),
     epochs=30,
+    least_steps=1,
 )
 """The paper's network, optimiser and batch size, with the horizon and weights it found best for noisy Cartpole data."""
 

@@ -48,7 +48,7 @@ class BatchReport(NamedTuple):
     weights: PerHorizon
 
 
-@partial(jax.jit, static_argnames="batch_size", donate_argnames="training")
+@partial(jax.jit, static_argnames="batch_size")
 def train_epoch(
     training: Training,
     windows: Windows,

@@ -17,7 +17,7 @@ from multistep.data import Episodes, Windows, window_starts
 from multistep.dynamics import Model, Normaliser, fit_normaliser, make_learner
 from multistep.errors import InputError
 from multistep.training.checkpoint import Record, fingerprint_of, read_checkpoint, write_checkpoint
-from multistep.training.config import DEFAULT, FitConfig
+from multistep.training.config import DEFAULT, FitConfig, Plan
 from multistep.training.epoch import Training, train_epoch
 from multistep.training.history import Epoch, Outcome
 from multistep.training.progress import progress_bar
@@ -40,7 +40,7 @@ class Fit:
     @property
     def best_epoch(self) -> Epoch | None:
         """The epoch that the model is from; none if no epoch ended."""
-        return max(self.history, key=lambda epoch: (epoch.score, -epoch.number), default=None)
+        return _best(self.history)
 
 
 class _Progress(eqx.Module):
@@ -57,7 +57,7 @@ def fit(
     *,
     key: Key,
     score: Score,
-    checkpoint: Path | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Fit:
     """Train a model on `train` and return it as it was when `score(model, valid)` was highest.
 
@@ -67,17 +67,19 @@ def fit(
     """
     init_key, epochs_key = jax.random.split(key)
     normaliser = fit_normaliser(train)
-    windows = _windows(train, normaliser, config)
+    windows = _windows(train, normaliser, config.horizon)
+    plan = config.plan(len(windows.starts))
     learner = make_learner(config.network, train.state_size, train.action_size, key=init_key)
     progress = _start(Training.start(learner), normaliser, train)
     fingerprint = fingerprint_of(train, valid, config, score, key=key)
     record = Record(fingerprint, (), None)
+    checkpoint = None if checkpoint is None else Path(checkpoint)
     if checkpoint is not None:
         progress, record = read_checkpoint(checkpoint, progress, fingerprint) or (progress, record)
     try:
-        with progress_bar(config, record.history) as show:
+        with progress_bar(config.horizon, plan.num_epochs, record.history) as show:
             while record.outcome is None:
-                progress, record = _advance(progress, record, windows, valid, config, score, epochs_key)
+                progress, record = _advance(progress, record, windows, valid, config, plan, score, epochs_key)
                 show(record.history[-1])
                 if checkpoint is not None:
                     write_checkpoint(checkpoint, progress, record)
@@ -87,55 +89,58 @@ def fit(
     return Fit(progress.best, record.history, record.outcome)
 
 
+def learning_rates(start: float, epoch: int, plan: Plan) -> Float[Array, " batches"]:
+    """Learning rate of each batch of an epoch: half a cosine from `start` at the first of all batches to zero after the last."""
+    done = (epoch + np.arange(plan.num_batches) / plan.num_batches) / plan.num_epochs
+    return jnp.asarray(start * (1 + np.cos(np.pi * done)) / 2, float)
+
+
 def _advance(
-    progress: _Progress, record: Record, windows: Windows, valid: Episodes, config: FitConfig, score: Score, key: Key
+    progress: _Progress, record: Record, windows: Windows, valid: Episodes, config: FitConfig, plan: Plan, score: Score, key: Key
 ) -> tuple[_Progress, Record]:
     """Progress and record after one more epoch."""
-    started = time.perf_counter()
-    number = len(record.history)
-    rates = learning_rates(config, number, len(windows.starts) // _batch_size(windows, config))
-    # The best model may share buffers with the training state, which the epoch overwrites in place.
-    best = jax.tree.map(jnp.copy, progress.best)
+    started, number = time.perf_counter(), len(record.history)
+    rates, epoch_key = learning_rates(config.learning_rate, number, plan), jax.random.fold_in(key, number)
     training, report = train_epoch(
-        progress.training, windows, config.weights, rates, batch_size=_batch_size(windows, config), key=jax.random.fold_in(key, number)
+        progress.training, windows, config.weights, rates, batch_size=plan.batch_size, key=epoch_key
     )
-    model = eqx.tree_at(lambda model: model.network, best, training.network)
+    model = eqx.tree_at(lambda model: model.network, progress.best, training.network)
     value = float(score(model, valid))
     errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
     epoch = Epoch(number, errors, weights, value, time.perf_counter() - started)
     is_best = value > max((past.score for past in record.history), default=-math.inf)
     history = (*record.history, epoch)
-    return _Progress(training, model if is_best else best), Record(record.fingerprint, history, _outcome(history, config))
+    outcome = _outcome(history, plan.num_epochs, config.patience)
+    return _Progress(training, model if is_best else progress.best), Record(record.fingerprint, history, outcome)
 
 
-def learning_rates(config: FitConfig, epoch: int, num_batches: int) -> Float[Array, " batches"]:
-    """Learning rate of each batch of an epoch: half a cosine from the first of all batches down to zero after the last."""
-    done = (epoch + np.arange(num_batches) / num_batches) / config.epochs
-    return jnp.asarray(config.learning_rate * (1 + np.cos(np.pi * done)) / 2, float)
-
-
-def _outcome(history: tuple[Epoch, ...], config: FitConfig) -> Outcome | None:
+def _outcome(history: tuple[Epoch, ...], num_epochs: int, patience: int | None) -> Outcome | None:
     """Why to stop after this history, or none."""
     if not all(map(math.isfinite, history[-1].errors)):
         return Outcome.DIVERGED
-    if len(history) == config.epochs:
+    if len(history) == num_epochs:
         return Outcome.FINISHED
-    best = max(history, key=lambda epoch: (epoch.score, -epoch.number))
-    if config.patience is not None and history[-1].number - best.number >= config.patience:
+    best = _best(history)
+    if patience is not None and best is not None and history[-1].number - best.number >= patience:
         return Outcome.STOPPED_EARLY
     return None
 
 
-def _windows(train: Episodes, normaliser: Normaliser, config: FitConfig) -> Windows:
-    num_short = int((train.lengths < config.horizon).sum())
+def _best(history: tuple[Epoch, ...]) -> Epoch | None:
+    """The epoch with the highest score, the first of equals."""
+    return max(history, key=lambda epoch: (epoch.score, -epoch.number), default=None)
+
+
+def _windows(train: Episodes, normaliser: Normaliser, horizon: int) -> Windows:
+    num_short = int((train.lengths < horizon).sum())
     if num_short == len(train):
         raise InputError(
-            f"All {len(train)} training episodes are shorter than the horizon of {config.horizon} steps (the longest has "
+            f"All {len(train)} training episodes are shorter than the horizon of {horizon} steps (the longest has "
             f"{train.lengths.max()}): choose a shorter horizon or give longer episodes."
         )
     if num_short:
         warnings.warn(
-            f"{num_short} of {len(train)} training episodes are shorter than the horizon of {config.horizon} steps and "
+            f"{num_short} of {len(train)} training episodes are shorter than the horizon of {horizon} steps and "
             "take no part in training.",
             stacklevel=3,
         )
@@ -143,12 +148,7 @@ def _windows(train: Episodes, normaliser: Normaliser, config: FitConfig) -> Wind
     if constant:
         warnings.warn(f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.", stacklevel=3)
     states, actions = normaliser.normalise(train)
-    return Windows(states, actions, jnp.asarray(window_starts(train, config.horizon)), config.horizon)
-
-
-def _batch_size(windows: Windows, config: FitConfig) -> int:
-    """The batch size of the config, or all windows where there are fewer."""
-    return min(config.batch_size, len(windows.starts))
+    return Windows(states, actions, jnp.asarray(window_starts(train, horizon)), horizon)
 
 
 def _start(training: Training, normaliser: Normaliser, train: Episodes) -> _Progress:

@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from multistep.training.config import FitConfig
 from multistep.training.history import Epoch
 
 
 @contextmanager
-def progress_bar(config: FitConfig, history: tuple[Epoch, ...]) -> Iterator[Callable[[Epoch], None]]:
+def progress_bar(horizon: int, num_epochs: int, history: tuple[Epoch, ...]) -> Iterator[Callable[[Epoch], None]]:
     """A function to call with each epoch that ended; the bar starts behind those already in `history`."""
     columns = (
-        TextColumn(f"horizon {config.horizon}"),
+        TextColumn(f"horizon {horizon}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
@@ -23,7 +22,7 @@ def progress_bar(config: FitConfig, history: tuple[Epoch, ...]) -> Iterator[Call
     )
     best = max((epoch.score for epoch in history), default=float("-inf"))
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("fit", total=config.epochs, completed=len(history), score="-", best="-")
+        task = progress.add_task("fit", total=num_epochs, completed=len(history), score="-", best="-")
 
         def show(epoch: Epoch) -> None:
             nonlocal best
