@@ -42,11 +42,11 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     app, bench = tyro.extras.SubcommandApp(), tyro.extras.SubcommandApp()
-    app.command(_demo, name="demo")
-    app.command(_fit_command(_preset(words)), name="fit")
-    app.command(_score, name="score")
-    bench.command(_bench_training, name="training")
-    bench.command(_bench_cartpole, name="cartpole")
+    app.command(name="demo")(_demo)
+    app.command(name="fit")(_fit_command(_preset(words)))
+    app.command(name="score")(_score)
+    bench.command(name="training")(_bench_training)
+    bench.command(name="cartpole")(_bench_cartpole)
     app.command(bench, name="bench")
     return app
 
@@ -67,7 +67,9 @@ def _fit_command(preset: Preset) -> Callable[..., None]:
         summary = run_fit(config)
         OUTPUT.print(model_sentence(summary))
         OUTPUT.print(score_table(config.out))
-        OUTPUT.print(f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {draw_r2_curves(config.out)}.")
+        OUTPUT.print(
+            f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {draw_r2_curves(config.out)}."
+        )
 
     return fit
 

@@ -67,7 +67,10 @@ def nan_at(step, column):
         ([(np.zeros((5, 3)), np.zeros((4, 1))), (np.zeros((5, 2)), np.zeros((4, 1)))], ["Episode 1", "2 columns of states"]),
         ([(np.array([["a"], ["b"]]), np.zeros((1, 1)))], ["must be numbers"]),
         ([(np.zeros((5, 3)), np.zeros((4, 1)), np.zeros(5))], ["5 rewards and 4 actions"]),
-        ([(np.zeros((5, 3)), np.zeros((4, 1)), np.zeros(4)), (np.zeros((5, 3)), np.zeros((4, 1)))], ["Episodes 0 and 1", "rewards"]),
+        (
+            [(np.zeros((5, 3)), np.zeros((4, 1)), np.zeros(4)), (np.zeros((5, 3)), np.zeros((4, 1)))],
+            ["Episodes 0 and 1", "rewards"],
+        ),
     ],
 )
 def test_bad_episodes_get_one_sentence(parts, words):

@@ -23,7 +23,9 @@ def test_npz_gives_back_the_same_bits(tmp_path, dtype, rewards):
 def test_csv_gives_back_the_same_numbers(tmp_path, dtype):
     episodes = random_episodes([4, 1, 7], rewards=True, dtype=dtype)
     save(episodes, tmp_path / "data.csv")
-    back = load(tmp_path / "data.csv", states=episodes.state_names, actions=episodes.action_names, rewards="reward", episode="episode")
+    back = load(
+        tmp_path / "data.csv", states=episodes.state_names, actions=episodes.action_names, rewards="reward", episode="episode"
+    )
     for name in ("states", "actions", "lengths", "rewards"):
         np.testing.assert_array_equal(np.asarray(getattr(back, name)).astype(dtype), getattr(episodes, name))
 
@@ -77,7 +79,7 @@ def test_bad_files_get_one_sentence_that_names_the_file(tmp_path, name, content,
 
 
 def test_missing_files_and_patterns(tmp_path):
-    with pytest.raises(InputError, match="There is no file .*absent.csv"):
+    with pytest.raises(InputError, match=r"There is no file .*absent.csv"):
         load(tmp_path / "absent.csv")
     with pytest.raises(InputError, match="No file matches the pattern"):
         load(str(tmp_path / "*.csv"))

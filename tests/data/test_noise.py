@@ -28,7 +28,9 @@ def test_same_key_same_noise_and_none_at_scale_zero():
     np.testing.assert_array_equal(add_noise(episodes, 0.0, key=jax.random.key(3)).states, episodes.states)
 
 
-@pytest.mark.parametrize(("scale", "words"), [(-0.1, "0 or more"), (float("nan"), "0 or more"), ([0.1, 0.2], "2 noise scales for 3")])
+@pytest.mark.parametrize(
+    ("scale", "words"), [(-0.1, "0 or more"), (float("nan"), "0 or more"), ([0.1, 0.2], "2 noise scales for 3")]
+)
 def test_bad_scales_get_one_sentence(scale, words):
     with pytest.raises(InputError, match=words):
         add_noise(random_episodes([5]), scale, key=jax.random.key(0))

@@ -47,7 +47,12 @@ def test_every_episode_is_tested_once_and_never_trained_on_in_its_fold(count, da
 
 @pytest.mark.parametrize(
     ("parts", "words"),
-    [((0.5, 0.1), "sum to 1"), ((3, 3), "counts that sum to 5"), ((0.9, 0.1, 0.0), "more than 0"), ((0.2,) * 5 + (1e-9,), "cannot be split")],
+    [
+        ((0.5, 0.1), "sum to 1"),
+        ((3, 3), "counts that sum to 5"),
+        ((0.9, 0.1, 0.0), "more than 0"),
+        ((0.2,) * 5 + (1e-9,), "cannot be split"),
+    ],
 )
 def test_bad_parts_get_one_sentence(parts, words):
     with pytest.raises(InputError, match=words):

@@ -25,7 +25,11 @@ def test_gathered_windows_are_slices_of_their_episode():
     starts = jnp.asarray(window_starts(episodes, horizon))
     windows = Windows(jnp.asarray(episodes.states), jnp.asarray(episodes.actions), starts, horizon)
     gathered = jax.jit(lambda windows: jax.vmap(windows.gather)(windows.starts))(windows)
-    expected = [(episodes[e].states[t : t + 4], episodes[e].actions[t : t + 3]) for e, n in ((0, 5), (1, 8), (2, 3)) for t in range(n - 2)]
+    expected = [
+        (episodes[e].states[t : t + 4], episodes[e].actions[t : t + 3])
+        for e, n in ((0, 5), (1, 8), (2, 3))
+        for t in range(n - 2)
+    ]
     assert len(expected) == len(starts)
     for index, (states, actions) in enumerate(expected):
         np.testing.assert_array_equal(gathered.states[index], states)

@@ -17,7 +17,10 @@ def torch_twin(learner):
     layers = []
     for linear, norm in zip(learner.network.common, learner.norms, strict=True):
         layers += [torch_linear(linear), torch.nn.BatchNorm1d(norm.scale.size, dtype=torch.float64), torch.nn.ReLU()]
-        layers[-2].weight.data, layers[-2].bias.data = torch.tensor(np.asarray(norm.scale)), torch.tensor(np.asarray(norm.shift))
+        layers[-2].weight.data, layers[-2].bias.data = (
+            torch.tensor(np.asarray(norm.scale)),
+            torch.tensor(np.asarray(norm.shift)),
+        )
     head = learner.network.mean_head
     return torch.nn.Sequential(*layers, torch_linear(head.hidden), torch.nn.Tanh(), torch_linear(head.output))
 
@@ -45,13 +48,17 @@ def test_batch_norm_trains_as_in_pytorch(getkey):
 
 def test_freezing_gives_pytorchs_evaluation_mode(getkey):
     learner = with_batch_norm(getkey)
-    statistics = tuple(Statistics(jax.random.normal(getkey(), (8,)), jax.random.uniform(getkey(), (8,)) + 0.5) for _ in range(2))
+    statistics = tuple(
+        Statistics(jax.random.normal(getkey(), (8,)), jax.random.uniform(getkey(), (8,)) + 0.5) for _ in range(2)
+    )
     twin = torch_twin(learner).eval()
     for layer, values in zip([twin[1], twin[4]], statistics, strict=True):
         layer.running_mean = torch.tensor(np.asarray(values.mean))
         layer.running_var = torch.tensor(np.asarray(values.variance))
     x = np.linspace(-1, 1, 5)
-    np.testing.assert_allclose(learner.freeze(statistics)(jnp.asarray(x)), twin(torch.tensor(x)[None])[0].detach().numpy(), atol=1e-10)
+    np.testing.assert_allclose(
+        learner.freeze(statistics)(jnp.asarray(x)), twin(torch.tensor(x)[None])[0].detach().numpy(), atol=1e-10
+    )
 
 
 def test_statistics_are_those_of_the_batch(getkey):

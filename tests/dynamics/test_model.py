@@ -25,7 +25,9 @@ def test_step_is_the_networks_change_in_the_users_units(model):
     n = model.normaliser
     z = (state - n.state_mean) / n.state_deviation
     change = model.network(jnp.concatenate([z, (action - n.action_mean) / n.action_deviation]))
-    np.testing.assert_allclose(model.step(jnp.asarray(state), jnp.asarray(action)), state + change * n.state_deviation, rtol=1e-12)
+    np.testing.assert_allclose(
+        model.step(jnp.asarray(state), jnp.asarray(action)), state + change * n.state_deviation, rtol=1e-12
+    )
 
 
 def test_rollout_repeats_the_step_and_takes_plain_numbers(model):

@@ -101,7 +101,7 @@ def test_bad_questions_get_one_sentence(getkey):
     with pytest.raises(InputError, match=r"4 state dimensions \(a, b, c, d\), the data 3"):
         score_function(model, episodes, horizon=2)
     linear = LinearModel(jnp.eye(3), jnp.zeros((3, 2)))
-    with pytest.raises(InputError, match="Rollouts of 9 steps cannot be scored .* at most 8 steps"):
+    with pytest.raises(InputError, match=r"Rollouts of 9 steps cannot be scored .* at most 8 steps"):
         score(linear, episodes, horizon=9)
     with pytest.raises(InputError, match=r"R2bar\(5\) was asked for"):
         score(linear, episodes, horizon=4).r2bar(5)

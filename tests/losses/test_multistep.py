@@ -76,4 +76,6 @@ def test_jit_is_no_jit_and_vmap_is_a_loop(model, window, getkey):
     batch = jax.tree.map(lambda x: x[None] + 0.1 * jax.random.normal(getkey(), (4, *x.shape)), window)
     together = jax.vmap(multistep_errors, in_axes=(None, 0))(model, batch)
     for index in range(4):
-        np.testing.assert_allclose(together[index], multistep_errors(model, jax.tree.map(lambda x, i=index: x[i], batch)), rtol=1e-10)
+        np.testing.assert_allclose(
+            together[index], multistep_errors(model, jax.tree.map(lambda x, i=index: x[i], batch)), rtol=1e-10
+        )

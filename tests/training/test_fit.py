@@ -145,7 +145,11 @@ def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
     """SIGKILL at several moments, then the same command to the end, against a run that was left alone."""
 
     def command(name):
-        arguments = [str(Path(__file__).parents[1]), str(tmp_path / f"{name}.checkpoint"), str(tmp_path / f"{name}.safetensors")]
+        arguments = [
+            str(Path(__file__).parents[1]),
+            str(tmp_path / f"{name}.checkpoint"),
+            str(tmp_path / f"{name}.safetensors"),
+        ]
         return [sys.executable, "-c", WORKER, *arguments]
 
     kills = 0
@@ -166,7 +170,11 @@ def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
 def test_checkpoints_of_other_fits_and_damaged_ones_are_refused(data, tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
     ms.fit(*data, SMALL, key=jax.random.key(0), checkpoint=checkpoint)
-    for other in ({"config": replace(SMALL, epochs=4)}, {"key": jax.random.key(1)}, {"train": oscillator_episodes(6, 60, noise=0.02)}):
+    for other in (
+        {"config": replace(SMALL, epochs=4)},
+        {"key": jax.random.key(1)},
+        {"train": oscillator_episodes(6, 60, noise=0.02)},
+    ):
         arguments = {"train": data[0], "valid": data[1], "config": SMALL, "key": jax.random.key(0)} | other
         with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):
             ms.fit(**arguments, checkpoint=checkpoint)
@@ -179,7 +187,9 @@ def test_short_episodes_and_constant_columns_are_said():
     train = random_episodes([3, 10, 12], state_size=2, action_size=1)
     with pytest.warns(UserWarning, match="1 of 3 training episodes are shorter than the horizon of 4 steps and take no part"):
         ms.fit(train, train, replace(SMALL, epochs=1), key=jax.random.key(0))
-    with pytest.raises(ms.InputError, match=r"All 3 training episodes are shorter than the horizon of 20 steps \(the longest has 12\)"):
+    with pytest.raises(
+        ms.InputError, match=r"All 3 training episodes are shorter than the horizon of 20 steps \(the longest has 12\)"
+    ):
         ms.fit(train, train, replace(SMALL, horizon=20), key=jax.random.key(0))
     still = train.with_states(np.stack([train.states[:, 0], np.full(len(train.states), 7.0)], axis=1))
     with pytest.warns(UserWarning, match="never change in state_1"):

@@ -65,7 +65,9 @@ def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
     try:
         from multistep.bench.torch_rival import torch_work
     except ImportError as error:
-        raise InputError("The benchmark compares with PyTorch: install multistep with the extra 'dev' (multistep[dev]).") from error
+        raise InputError(
+            "The benchmark compares with PyTorch: install multistep with the extra 'dev' (multistep[dev])."
+        ) from error
     episodes = random_episodes(1000, 20)
     many, few = make_windows(episodes, 10), make_windows(episodes, 1)
     items: dict[str, tuple[Work, float]] = {
@@ -92,7 +94,10 @@ def _speed_summary(rows: list[Row]) -> dict[str, Any]:
     rounds = sorted({row["round"] for row in rows})
     trusted = [n for n in rounds if all(row["cpu_share"] >= TRUSTED_CPU_SHARE for row in rows if row["round"] == n)]
     used = trusted or rounds
-    rates = {name: [row["gflops"] for row in rows if row["item"] == name and row["round"] in used] for name in {r["item"] for r in rows}}
+    rates = {
+        name: [row["gflops"] for row in rows if row["item"] == name and row["round"] in used]
+        for name in {r["item"] for r in rows}
+    }
 
     def ratio(name: str, to: str) -> float:
         return statistics.median(mine / theirs for mine, theirs in zip(rates[name], rates[to], strict=True))

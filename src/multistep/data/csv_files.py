@@ -1,6 +1,7 @@
 """Episodes in `.csv`: a header, one row per moment, the action of a row being the one taken in its state."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +34,10 @@ def load_csv(
     wanted = [*states, *actions, *([rewards] if rewards else [])]
     twice = sorted({name for name in wanted if wanted.count(name) > 1})
     if twice:
-        raise InputError(f"The column {', '.join(twice)} is named more than once among states, actions and rewards: name it once.")
-    parts = [
-        part
-        for path in paths
-        for part in _episodes_of(path, _read(path), states, actions, rewards, episode)
-    ]
+        raise InputError(
+            f"The column {', '.join(twice)} is named more than once among states, actions and rewards: name it once."
+        )
+    parts = [part for path in paths for part in _episodes_of(path, _read(path), states, actions, rewards, episode)]
     return Episodes.of(parts, state_names=states, action_names=actions)
 
 
@@ -95,7 +94,7 @@ def _bounds(path: Path, table: pl.DataFrame, episode: str | None) -> list[tuple[
                     f"{path}, row {edges[number] + 1}: episode {name} starts a second time; "
                     "sort the rows so that each episode stands in one piece."
                 )
-    bounds = list(zip(edges[:-1], edges[1:], strict=True))
+    bounds = list(pairwise(edges))
     for start, end in bounds:
         if end - start < 2:
             raise InputError(f"{path}, row {start + 1}: an episode of one row has no step; give at least two rows.")

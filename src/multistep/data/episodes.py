@@ -50,7 +50,7 @@ class Episodes:
         episodes = Episodes.of([(states, actions)])    # states (T+1, d), actions (T, a)
         ```
         """
-        parts = [_checked(number, *episode) for number, episode in enumerate(episodes)]
+        parts = [_checked(number, states, actions, *rewards) for number, (states, actions, *rewards) in enumerate(episodes)]
         if not parts:
             raise InputError("There are no episodes: give at least one.")
         _check_alike(parts)

@@ -23,7 +23,7 @@ def save_npz(episodes: Episodes, path: Path) -> None:
     if episodes.rewards is not None:
         arrays["rewards"] = episodes.rewards
     with replacing(path) as temporary:
-        np.savez(temporary, **arrays)
+        np.savez(temporary, allow_pickle=False, **arrays)
 
 
 def load_npz(paths: Sequence[Path], *, states: Sequence[str], actions: Sequence[str]) -> Episodes:
@@ -46,7 +46,9 @@ def _read(path: Path) -> Episodes:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = dict(archive)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise InputError(f"{path} cannot be read as .npz ({_first_line(error)}): write it again, without object arrays.") from error
+        raise InputError(
+            f"{path} cannot be read as .npz ({_first_line(error)}): write it again, without object arrays."
+        ) from error
     missing = [name for name in ("states", "actions", "lengths") if name not in arrays]
     if missing:
         raise InputError(

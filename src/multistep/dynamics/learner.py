@@ -39,7 +39,9 @@ class Learner(eqx.Module):
     norms: tuple[BatchNorm, ...]  # one per common layer, or none
     dropout: float = eqx.field(static=True)
 
-    def step(self, carried: tuple[State, tuple[Statistics, ...]], given: tuple[Action, Key]) -> tuple[State, tuple[Statistics, ...]]:
+    def step(
+        self, carried: tuple[State, tuple[Statistics, ...]], given: tuple[Action, Key]
+    ) -> tuple[State, tuple[Statistics, ...]]:
         """Next normalised state and the statistics of this step's batch, from state, action and dropout key."""
         (state, _), (action, key) = carried, given
         features, statistics = self._features(jnp.concatenate([state, action]), key)

@@ -58,7 +58,9 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"The header of the model file {path} is damaged: save the model again.") from error
     if version != VERSION:
-        raise InputError(f"The model file {path} has format version {version}, this multistep reads version {VERSION}: fit and save it again.")
+        raise InputError(
+            f"The model file {path} has format version {version}, this multistep reads version {VERSION}: save it again."
+        )
     return header
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import equinox as eqx
@@ -33,7 +34,9 @@ class NetworkConfig:
 
     def __post_init__(self) -> None:
         if self.hidden_size < 1 or self.num_common_layers < 1:
-            raise InputError("The network needs at least one common layer (num_common_layers) of at least one unit (hidden_size).")
+            raise InputError(
+                "The network needs at least one common layer (num_common_layers) of at least one unit (hidden_size)."
+            )
         if not 0 <= self.dropout < 1:
             raise InputError(f"The dropout is {self.dropout}: it is the share of silenced units, from 0 to less than 1.")
         if self.activation not in ACTIVATIONS:
@@ -88,7 +91,7 @@ def make_network(config: NetworkConfig, state_size: int, action_size: int, *, ke
     sizes = [state_size + action_size] + [config.hidden_size] * config.num_common_layers
     keys = jax.random.split(common_key, config.num_common_layers)
     return Network(
-        common=tuple(make_linear(*pair, key=k) for pair, k in zip(zip(sizes[:-1], sizes[1:], strict=True), keys, strict=True)),
+        common=tuple(make_linear(*pair, key=layer_key) for pair, layer_key in zip(pairwise(sizes), keys, strict=True)),
         mean_head=_make_head(config.hidden_size, state_size, key=mean_key),
         deviation_head=_make_head(config.hidden_size, state_size, key=deviation_key),
         activation=config.activation,

@@ -32,7 +32,12 @@ def score(model: AbstractModel, episodes: Episodes, *, horizon: int) -> Scores:
     unit = state_unit(episodes)
     starts = _padded_starts(episodes)
     squared, diverged = _error_sums(
-        model, jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), starts, jnp.asarray(unit, float), horizon
+        model,
+        jnp.asarray(episodes.states, float),
+        jnp.asarray(episodes.actions, float),
+        starts,
+        jnp.asarray(unit, float),
+        horizon,
     )
     sums = ErrorSums(np.asarray(squared, np.float64).sum(axis=0), np.asarray(diverged, np.int64).sum(axis=0))
     return scores_of(sums, episodes, unit)

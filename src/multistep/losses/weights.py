@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jaxtyping import Array, Float
 from numpy import ndarray
 
@@ -37,7 +38,7 @@ class Exponential(AbstractWeights):
     beta: float | Scalar
 
     def __check_init__(self) -> None:
-        if not isinstance(self.beta, jax.core.Tracer) and not (math.isfinite(self.beta) and self.beta > 0):
+        if not isinstance(self.beta, Tracer) and not (math.isfinite(self.beta) and self.beta > 0):
             raise InputError(f"The beta of exponential weights is {self.beta}: it must be a finite number above 0.")
 
     def __call__(self, errors: PerHorizon) -> PerHorizon:
@@ -71,7 +72,9 @@ class Custom(AbstractWeights):
 
     def check(self, horizon: int) -> None:
         if len(self.alphas) != horizon:
-            raise InputError(f"There are {len(self.alphas)} weights for a horizon of {horizon}: give one weight per step ahead.")
+            raise InputError(
+                f"There are {len(self.alphas)} weights for a horizon of {horizon}: give one weight per step ahead."
+            )
 
 
 class Balanced(AbstractWeights):

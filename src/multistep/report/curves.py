@@ -25,7 +25,7 @@ def draw_r2_curves(out: Path) -> Path:
         axes.plot(curve["horizon"], curve["r2"], style, color=COLOURS.get(name), label=label)
     # A model worse than the mean of the data has R2 below 0: how far below does not help the eye.
     axes.set_ylim(max(-0.25, min(0.0, _lowest(rows))), 1.02)
-    axes.set_xlim(1, rows["horizon"].max())
+    axes.set_xlim(1, int(rows["horizon"].to_numpy().max()))
     axes.set(xlabel="steps ahead h", ylabel="R2(h) on test episodes")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, loc="lower left")
@@ -38,4 +38,4 @@ def draw_r2_curves(out: Path) -> Path:
 
 def _lowest(rows: pl.DataFrame) -> float:
     finite = rows.filter(pl.col("r2").is_finite())["r2"]
-    return float(finite.min()) - 0.02 if len(finite) else 0.0  # pyright: ignore[reportArgumentType]
+    return float(finite.to_numpy().min()) - 0.02 if len(finite) else 0.0

@@ -36,7 +36,10 @@ def score_rows(name: str, scores: Scores) -> list[Row]:
             "r2": float(scores.r2[horizon]),
             "diverged": float(scores.diverged[horizon]),
             "rollouts": int(scores.num_rollouts[horizon]),
-            **{f"r2_{state}": float(value) for state, value in zip(scores.state_names, scores.per_dimension[horizon], strict=True)},
+            **{
+                f"r2_{state}": float(value)
+                for state, value in zip(scores.state_names, scores.per_dimension[horizon], strict=True)
+            },
         }
         for horizon in range(scores.horizon)
     ]
@@ -51,7 +54,14 @@ def score_summary(scores: Scores) -> dict[str, Any]:
 def history_rows(fit: Fit) -> list[Row]:
     """One row per epoch and step ahead."""
     return [
-        {"epoch": epoch.number, "horizon": step + 1, "error": error, "weight": weight, "score": epoch.score, "seconds": epoch.seconds}
+        {
+            "epoch": epoch.number,
+            "horizon": step + 1,
+            "error": error,
+            "weight": weight,
+            "score": epoch.score,
+            "seconds": epoch.seconds,
+        }
         for epoch in fit.history
         for step, (error, weight) in enumerate(zip(epoch.errors, epoch.weights, strict=True))
     ]

@@ -5,7 +5,6 @@ action is the force on the cart, from -1 to 1. An episode has 1000 steps of 0.01
 """
 
 import math
-import os
 import warnings
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from numpy import ndarray
 from multistep.data import Episode, Episodes
 from multistep.errors import InputError
 from multistep.evaluation import ErrorSums, Scores, check_horizon, scores_of, state_unit
+from multistep.process import available_cores
 from multistep.types import Action, Key, Scalar, State
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def load_environment(seed: int) -> "Environment":
             warnings.simplefilter("ignore")  # a machine without a screen warns on import; nothing here renders
             from dm_control import suite
     except ImportError as error:
-        raise InputError("Cartpole needs the simulator: install multistep with the extra 'tasks' (multistep[tasks]).") from error
+        raise InputError(
+            "Cartpole needs the simulator: install multistep with the extra 'tasks' (multistep[tasks])."
+        ) from error
     return suite.load("cartpole", "swingup", task_kwargs={"random": seed})
 
 
@@ -50,7 +52,7 @@ def collect_random(num_episodes: int, *, key: Key, num_steps: int = EPISODE_STEP
     actions = np.asarray(jax.random.uniform(action_key, (num_episodes, num_steps, 1), np.float32, -1, 1))
     states = np.concatenate([starts[:, None], simulate(environment, starts, actions)], axis=1)
     observations = observe(states).astype(np.float32)
-    rewards = jax.vmap(jax.vmap(reward))(observations[:, :-1], actions, observations[:, 1:])
+    rewards = jax.vmap(jax.vmap(reward))(*map(jnp.asarray, (observations[:, :-1], actions, observations[:, 1:])))
     episodes = map(Episode, observations, actions, np.asarray(rewards))
     return Episodes.of(episodes, state_names=STATE_NAMES, action_names=ACTION_NAMES)
 
@@ -84,14 +86,13 @@ def simulate(
     environment: "Environment", starts: Float[ndarray, "rollouts 4"], actions: Float[ndarray, "rollouts steps 1"]
 ) -> Float[ndarray, "rollouts steps 4"]:
     """Positions and velocities after each action, all rollouts side by side in C on all cores."""
-    import mujoco
-    import mujoco.rollout
+    from mujoco import MjData, rollout  # pyright: ignore[reportAttributeAccessIssue]
 
     model = environment.physics.model.ptr
-    workers = [mujoco.MjData(model) for _ in range(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)]
+    workers = [MjData(model) for _ in available_cores()]
     timed = np.concatenate([np.zeros((len(starts), 1)), starts], axis=1)
-    states, _ = mujoco.rollout.rollout(model, workers, timed, actions.astype(np.float64))
-    return states[..., 1:]
+    states, _ = rollout.rollout(model, workers, timed, actions.astype(np.float64))
+    return np.asarray(states)[..., 1:]
 
 
 def observe(states: Float[ndarray, "*batch 4"]) -> Float[ndarray, "*batch 5"]:

@@ -95,7 +95,7 @@ def batch_loss(
     return weighted_loss(errors, weights), (BatchReport(errors, weights(errors)), statistics)
 
 
-def _descended(training: Training, gradient: Learner, statistics: tuple[Statistics, ...], learning_rate: Scalar) -> Training:
+def _descended(training: Training, gradient: PyTree, statistics: tuple[Statistics, ...], learning_rate: Scalar) -> Training:
     direction, moments = ADAM.update(gradient, training.moments)
     trained = jax.tree.map(lambda value, change: value - learning_rate * change, training.trained, direction)
     running = jax.tree.map(lambda old, new: (1 - MOMENTUM) * old + MOMENTUM * new, training.statistics, statistics)

@@ -90,20 +90,25 @@ def fit(
 
 
 def learning_rates(start: float, epoch: int, plan: Plan) -> Float[Array, " batches"]:
-    """Learning rate of each batch of an epoch: half a cosine from `start` at the first of all batches to zero after the last."""
+    """Learning rate of each batch of an epoch: half a cosine from `start` to zero after the last of all batches."""
     done = (epoch + np.arange(plan.num_batches) / plan.num_batches) / plan.num_epochs
     return jnp.asarray(start * (1 + np.cos(np.pi * done)) / 2, float)
 
 
 def _advance(
-    progress: _Progress, record: Record, windows: Windows, valid: Episodes, config: FitConfig, plan: Plan, score: Score, key: Key
+    progress: _Progress,
+    record: Record,
+    windows: Windows,
+    valid: Episodes,
+    config: FitConfig,
+    plan: Plan,
+    score: Score,
+    key: Key,
 ) -> tuple[_Progress, Record]:
     """Progress and record after one more epoch."""
     started, number = time.perf_counter(), len(record.history)
     rates, epoch_key = learning_rates(config.learning_rate, number, plan), jax.random.fold_in(key, number)
-    training, report = train_epoch(
-        progress.training, windows, config.weights, rates, batch_size=plan.batch_size, key=epoch_key
-    )
+    training, report = train_epoch(progress.training, windows, config.weights, rates, batch_size=plan.batch_size, key=epoch_key)
     model = eqx.tree_at(lambda model: model.network, progress.best, training.network)
     value = float(score(model, valid))
     errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
@@ -146,7 +151,9 @@ def _windows(train: Episodes, normaliser: Normaliser, horizon: int) -> Windows:
         )
     constant = train.constant_columns()
     if constant:
-        warnings.warn(f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.", stacklevel=3)
+        warnings.warn(
+            f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.", stacklevel=3
+        )
     states, actions = normaliser.normalise(train)
     return Windows(states, actions, jnp.asarray(window_starts(train, horizon)), horizon)
 

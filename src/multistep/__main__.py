@@ -1,0 +1,6 @@
+"""`python -m multistep`."""
+
+from multistep.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The README's examples, executed as they stand."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import multistep as ms
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+SMALL = ["--network.hidden-size", "16", "--least-steps", "1", "--epochs", "1", "--horizon", "5"]
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_example_needs_no_data_and_says_something_good(tmp_path):
+    (example,) = blocks("python")
+    answer = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert float(answer.stdout) > 0.9
+
+
+@pytest.fixture
+def logs(tmp_path):
+    rng = np.random.default_rng(0)
+    (tmp_path / "logs").mkdir()
+    for number in range(10):
+        steps = rng.standard_normal((41, 2)).cumsum(axis=0)
+        episodes = ms.Episodes.of([(steps, rng.standard_normal((40, 1)))], state_names=["x", "theta"], action_names=["u"])
+        ms.save(episodes, tmp_path / "logs" / f"{number}.csv")
+    return tmp_path
+
+
+def test_the_commands_run_on_logs_like_those(logs):
+    """As written, but for a smaller network, so that it takes seconds."""
+    commands = [shlex.split(line) for block in blocks("sh") for line in block.splitlines() if line.startswith("multistep ")]
+    assert [words[1] for words in commands] == ["fit", "score"]
+    for words in commands:
+        small = SMALL if words[1] == "fit" else []
+        subprocess.run([sys.executable, "-m", *words, *small], cwd=logs, check=True, capture_output=True)
+    assert (logs / "runs" / "plant" / "model.safetensors").exists()
+    assert (logs / "runs" / "check" / "summary.json").exists()
+
+
+def test_every_make_target_named_is_in_the_makefile():
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    contributing = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    for target in set(re.findall(r"make (\w+)", " ".join(re.findall(r"`[^`]+`|```sh\n.*?```", README + contributing, flags=re.DOTALL)))):
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
