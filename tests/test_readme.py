@@ -50,5 +50,7 @@ def test_the_commands_run_on_logs_like_those(logs):
 def test_every_make_target_named_is_in_the_makefile():
     makefile = (Path(__file__).parents[1] / "Makefile").read_text()
     contributing = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-    for target in set(re.findall(r"make (\w+)", " ".join(re.findall(r"`[^`]+`|```sh\n.*?```", README + contributing, flags=re.DOTALL)))):
+    for target in set(
+        re.findall(r"make (\w+)", " ".join(re.findall(r"`[^`]+`|```sh\n.*?```", README + contributing, flags=re.DOTALL)))
+    ):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target

@@ -7,9 +7,11 @@ import torch
 from multistep.dynamics import BATCH, NetworkConfig, Statistics, make_learner, no_statistics
 
 
-def steps(learner, states, actions, keys):
-    step = jax.vmap(lambda s, a, k: learner.step((s, no_statistics(learner)), (a, k)), axis_name=BATCH, out_axes=(0, None))
-    return step(states, actions, keys)
+def steps(learner, states, actions):
+    """One step of a batch, without dropout."""
+    masks = jnp.ones((len(learner.network.common), learner.network.common[0].bias.size), bool)
+    step = jax.vmap(lambda s, a: learner.step((s, no_statistics(learner)), (a, masks)), axis_name=BATCH, out_axes=(0, None))
+    return step(states, actions)
 
 
 def torch_twin(learner):
@@ -40,7 +42,7 @@ def with_batch_norm(getkey):
 def test_batch_norm_trains_as_in_pytorch(getkey):
     learner = with_batch_norm(getkey)
     states, actions = jax.random.normal(getkey(), (16, 3)), jax.random.normal(getkey(), (16, 2))
-    ours, _ = steps(learner, states, actions, jax.random.split(getkey(), 16))
+    ours, _ = steps(learner, states, actions)
     x = torch.tensor(np.concatenate([states, actions], axis=1))
     theirs = torch.tensor(np.asarray(states)) + torch_twin(learner).train()(x)
     np.testing.assert_allclose(ours, theirs.detach().numpy(), atol=1e-10)
@@ -64,7 +66,7 @@ def test_freezing_gives_pytorchs_evaluation_mode(getkey):
 def test_statistics_are_those_of_the_batch(getkey):
     learner = with_batch_norm(getkey)
     states, actions = jax.random.normal(getkey(), (16, 3)), jax.random.normal(getkey(), (16, 2))
-    _, (first, _) = steps(learner, states, actions, jax.random.split(getkey(), 16))
+    _, (first, _) = steps(learner, states, actions)
     before = np.concatenate([states, actions], axis=1) @ learner.network.common[0].weight + learner.network.common[0].bias[None]
     np.testing.assert_allclose(first.mean, before.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(first.variance, before.var(axis=0), atol=1e-12)
@@ -73,7 +75,7 @@ def test_statistics_are_those_of_the_batch(getkey):
 def test_a_plain_learner_is_its_network(getkey):
     learner = make_learner(NetworkConfig(hidden_size=8), 3, 2, key=getkey())
     states, actions = jax.random.normal(getkey(), (4, 3)), jax.random.normal(getkey(), (4, 2))
-    ours, statistics = steps(learner, states, actions, jax.random.split(getkey(), 4))
+    ours, statistics = steps(learner, states, actions)
     assert statistics == ()
     assert learner.freeze(()) is learner.network
     expected = states + jax.vmap(learner.network)(jnp.concatenate([states, actions], axis=1))
@@ -86,11 +88,21 @@ def test_dropout_silences_the_asked_share_and_keeps_the_mean(getkey):
     learner = eqx.tree_at(
         lambda learner: learner.network.common[0], learner, replace_fn=lambda linear: jax.tree.map(jnp.ones_like, linear)
     )
-    features = jax.vmap(lambda key: learner._features(jnp.zeros(2), key)[0])(jax.random.split(getkey(), 500))
+    masks = learner.draw_masks(500, key=getkey())
+    features = jax.vmap(lambda mask: learner._features(jnp.zeros(2), mask)[0])(masks)
     silenced = np.asarray(features == 0)
     assert abs(silenced.mean() - 0.1) < 0.003
     assert abs(features.mean() - 1) < 0.003
-    # Every unit and every example is drawn on its own.
+    # Every unit of every step is drawn on its own.
     assert silenced.mean(axis=0).std() < 0.02
     assert silenced.mean(axis=1).std() < 0.02
     assert abs(np.corrcoef(silenced[:, 0], silenced[:, 1])[0, 1]) < 0.2
+
+
+def test_masks_are_drawn_for_every_step_layer_and_window(getkey):
+    learner = make_learner(NetworkConfig(hidden_size=10, dropout=0.5), 1, 1, key=getkey())
+    masks = jax.vmap(lambda key: learner.draw_masks(4, key=key))(jax.random.split(getkey(), 3))
+    assert masks.shape == (3, 4, 2, 10)
+    assert len({row.tobytes() for row in np.asarray(masks).reshape(-1, 10)}) > 20
+    plain = make_learner(NetworkConfig(hidden_size=10), 1, 1, key=getkey())
+    assert plain.draw_masks(4, key=getkey()).shape == (4, 0, 10)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from multistep.data import Window, Windows, window_starts
+from multistep.data import Window, Windows, deal, window_starts
 from multistep.dynamics import Model, NetworkConfig, Statistics, fit_normaliser, make_learner
 from multistep.losses import Balanced, Custom, Exponential, Uniform, multistep_errors
 from multistep.training.epoch import MOMENTUM, Training, batch_loss, train_epoch
@@ -15,17 +15,17 @@ PLAIN = NetworkConfig(hidden_size=6)
 
 
 def windows_of(episodes, horizon):
-    states, actions = fit_normaliser(episodes).normalise(episodes)
-    return Windows(states, actions, jnp.asarray(window_starts(episodes, horizon)), horizon)
+    """The windows and the starts of all of them."""
+    return Windows(*fit_normaliser(episodes).normalise(episodes), horizon), jnp.asarray(window_starts(episodes, horizon))
 
 
 @pytest.mark.parametrize("weights", [Exponential(0.5), Uniform(), Balanced(), Custom([0.2, 0.5, 0.3])])
 def test_batch_loss_is_the_weighted_mean_error_of_the_models_own_rollouts(getkey, weights):
     """The compiled loss in normalised space, against the model's public `step` on one window at a time."""
     episodes = random_episodes([20])
-    windows = windows_of(episodes, 3)
+    windows, starts = windows_of(episodes, 3)
     learner = make_learner(PLAIN, 3, 2, key=getkey())
-    batch = jax.vmap(windows.gather)(windows.starts[:5])
+    batch = jax.vmap(windows.gather)(starts[:5])
     loss, (report, _) = batch_loss(learner, weights, batch, getkey())
     normaliser = jax.tree.map(jnp.asarray, fit_normaliser(episodes))
     model = Model(learner.network, normaliser, episodes.state_names, episodes.action_names)
@@ -44,8 +44,8 @@ def test_batch_loss_is_the_weighted_mean_error_of_the_models_own_rollouts(getkey
 
 @pytest.mark.parametrize("network", [PLAIN, replace(PLAIN, batch_norm=True)])
 def test_gradient_of_the_batch_loss_is_that_of_finite_differences(getkey, network):
-    windows = windows_of(random_episodes([30]), 4)
-    batch = jax.vmap(windows.gather)(windows.starts[:8])
+    windows, starts = windows_of(random_episodes([30]), 4)
+    batch = jax.vmap(windows.gather)(starts[:8])
     parameters, rebuild = jax.flatten_util.ravel_pytree(make_learner(network, 3, 2, key=getkey()))
     key = getkey()
     loss = jax.jit(lambda parameters: batch_loss(rebuild(parameters), Exponential(1.5), batch, key)[0])
@@ -55,17 +55,18 @@ def test_gradient_of_the_batch_loss_is_that_of_finite_differences(getkey, networ
         np.testing.assert_allclose(gradient @ direction, (loss(parameters + step) - loss(parameters - step)) / 2e-6, rtol=1e-5)
 
 
-def test_an_epoch_is_adam_on_shuffled_batches(getkey):
+def test_an_epoch_is_adam_on_its_batches(getkey):
     """The compiled epoch, against a plain loop with Adam's update rule written out."""
-    windows, key = windows_of(random_episodes([15]), 2), getkey()
+    (windows, starts), key = windows_of(random_episodes([15]), 2), getkey()
     learner = make_learner(PLAIN, 3, 2, key=getkey())
-    training, _ = train_epoch(Training.start(learner), windows, Uniform(), jnp.array([0.01, 0.005]), batch_size=5, key=key)
+    training, _ = train_epoch(
+        Training.start(learner), windows, starts[:10].reshape(2, 5, 2), Uniform(), jnp.array([0.01, 0.005]), key=key
+    )
 
-    order = jax.random.permutation(jax.random.split(key)[0], windows.starts)
     parameters, rebuild = jax.flatten_util.ravel_pytree(Training.start(learner).trained)
     first, second = jnp.zeros_like(parameters), jnp.zeros_like(parameters)
     for number, rate in enumerate([0.01, 0.005]):
-        batch = jax.vmap(windows.gather)(order[5 * number : 5 * number + 5])
+        batch = jax.vmap(windows.gather)(starts[5 * number : 5 * number + 5])
         gradient = jax.grad(lambda p, batch=batch: batch_loss(rebuild(p), Uniform(), batch, key)[0])(parameters)
         first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
         unbiased = first / (1 - 0.9 ** (number + 1)), second / (1 - 0.999 ** (number + 1))
@@ -75,10 +76,10 @@ def test_an_epoch_is_adam_on_shuffled_batches(getkey):
 
 def test_running_statistics_see_each_gradient_step_once(getkey):
     """The mean over the rollout's steps enters with the weight of PyTorch's momentum, starting from mean 0, variance 1."""
-    windows, key = windows_of(random_episodes([15]), 3), getkey()
+    (windows, starts), key = windows_of(random_episodes([15]), 3), getkey()
     learner = make_learner(replace(PLAIN, batch_norm=True), 3, 2, key=getkey())
-    training, _ = train_epoch(Training.start(learner), windows, Uniform(), jnp.zeros(1), batch_size=13, key=key)
-    inputs = jax.vmap(windows.gather)(windows.starts)
+    training, _ = train_epoch(Training.start(learner), windows, starts[None], Uniform(), jnp.zeros(1), key=key)
+    inputs = jax.vmap(windows.gather)(starts)
     statistics = _first_layer_statistics(learner, inputs)
     np.testing.assert_allclose(training.statistics[0].mean, MOMENTUM * statistics.mean, rtol=1e-9)
     np.testing.assert_allclose(training.statistics[0].variance, 1 - MOMENTUM + MOMENTUM * statistics.variance, rtol=1e-9)
@@ -103,10 +104,12 @@ def _first_layer_statistics(learner, batch: Window) -> Statistics:
 
 
 def test_the_deviation_head_stays_as_it_was(getkey):
-    windows = windows_of(random_episodes([15]), 2)
+    windows, starts = windows_of(random_episodes([15]), 2)
     learner = make_learner(PLAIN, 3, 2, key=getkey())
     before = jax.tree.map(np.asarray, learner.network)
-    training, _ = train_epoch(Training.start(learner), windows, Uniform(), jnp.full(2, 0.1), batch_size=5, key=getkey())
+    training, _ = train_epoch(
+        Training.start(learner), windows, starts[:10].reshape(2, 5, 2), Uniform(), jnp.full(2, 0.1), key=getkey()
+    )
     after = training.network
     for mine, theirs in zip(jax.tree.leaves(before.deviation_head), jax.tree.leaves(after.deviation_head), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -116,19 +119,20 @@ def test_the_deviation_head_stays_as_it_was(getkey):
 def test_other_beta_seed_noise_and_data_compile_nothing_anew(getkey):
     before = train_epoch._cache_size()
     for seed, beta in enumerate([0.3, 1.0, 20.0]):
-        windows = windows_of(random_episodes([15], seed=seed), 2)
+        windows, starts = windows_of(random_episodes([15], seed=seed), 2)
+        batches = deal(np.asarray(starts), 5, key=getkey())
         training = Training.start(make_learner(PLAIN, 3, 2, key=getkey()))
-        train_epoch(training, windows, Exponential(beta), jnp.full(2, 0.1 * seed), batch_size=5, key=getkey())
+        train_epoch(training, windows, batches, Exponential(beta), jnp.full(2, 0.1 * seed), key=getkey())
     assert train_epoch._cache_size() - before == 1
 
 
 def test_errors_of_the_public_loss_agree(getkey):
     """`multistep_errors` of a model whose normaliser is the identity is the training loss's error on one window."""
-    windows = windows_of(random_episodes([15]), 3)
+    windows, starts = windows_of(random_episodes([15]), 3)
     learner = make_learner(PLAIN, 3, 2, key=getkey())
     identity = jax.tree.map(jnp.asarray, fit_normaliser(random_episodes([5])))
     identity = type(identity)(jnp.zeros(3), jnp.ones(3), jnp.zeros(2), jnp.ones(2))
-    window = windows.gather(windows.starts[4])
+    window = windows.gather(starts[4])
     model = Model(learner.network, identity, ("a", "b", "c"), ("u", "v"))
     _, (report, _) = batch_loss(learner, Uniform(), jax.tree.map(lambda x: x[None], window), getkey())
     np.testing.assert_allclose(multistep_errors(model, window), report.errors, rtol=1e-10)

@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from multistep.bench.workload import (
+    BATCH_SIZE,
     Work,
     gemm_work,
-    make_windows,
     random_episodes,
     scoring_work,
     timed,
     training_work,
 )
+from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.process import available_cores, keep_compiled_programs
 from multistep.studies.run_folder import Row, write_run
@@ -68,15 +69,14 @@ def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
         raise InputError(
             "The benchmark compares with PyTorch: install multistep with the extra 'dev' (multistep[dev])."
         ) from error
-    episodes = random_episodes(1000, 20)
-    many, few = make_windows(episodes, 10), make_windows(episodes, 1)
+    episodes = _enough_episodes(10 * config.batches)
     items: dict[str, tuple[Work, float]] = {
         "gemm": gemm_work(160 * config.batches),
-        "default": training_work("default", many, config.batches),
+        "default": training_work("default", episodes, 10, config.batches),
         "torch_eager": torch_work("default", episodes, 10, config.batches),
-        "paper": training_work("paper", many, config.batches),
+        "paper": training_work("paper", episodes, 10, config.batches),
         "torch_eager_paper": torch_work("paper", episodes, 10, config.batches),
-        "default_h1": training_work("default", few, 10 * config.batches),
+        "default_h1": training_work("default", episodes, 1, 10 * config.batches),
         "torch_eager_h1": torch_work("default", episodes, 1, 10 * config.batches),
         "scoring": scoring_work(random_episodes(1000, config.score_episodes)),
     }
@@ -143,16 +143,21 @@ _PREPARED: dict[int, tuple[Work, float]] = {}  # of a worker process: compiled o
 def _train_for(num_batches: int) -> float:
     """Operations per second of a default fit in this process."""
     if num_batches not in _PREPARED:
-        _PREPARED[num_batches] = training_work("default", make_windows(random_episodes(1000, 20), 10), num_batches)
+        _PREPARED[num_batches] = training_work("default", _enough_episodes(num_batches), 10, num_batches)
         _PREPARED[num_batches][0]()
     work, operations = _PREPARED[num_batches]
     return operations / timed(work)["seconds"]
 
 
+def _enough_episodes(num_batches: int) -> Episodes:
+    """Episodes with windows for so many batches, at any horizon up to 100."""
+    return random_episodes(1000, 1 + num_batches * BATCH_SIZE // 900)
+
+
 def _measure_memory(horizon: int, transitions: int) -> float:
     """Peak memory, in MB, of a process that trains at this horizon."""
     episodes = random_episodes(1000, max(1, transitions // 1000))
-    training_work("default", make_windows(episodes, horizon), 20)[0]()
+    training_work("default", episodes, horizon, 20)[0]()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -165,7 +170,7 @@ def _measure_compilation(core: int) -> dict[str, float]:
 
 def _first_epoch(cache: Path) -> float:
     keep_compiled_programs(cache)
-    work, _ = training_work("default", make_windows(random_episodes(1000), 10), 1)
+    work, _ = training_work("default", random_episodes(1000), 10, 1)
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
@@ -182,5 +187,6 @@ def _pinned_process(core: int) -> ProcessPoolExecutor:
 
 
 def _pin(core: int) -> None:
+    keep_compiled_programs()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})

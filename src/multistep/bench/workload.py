@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from multistep.data import Episodes, Windows, window_starts
+from multistep.data import Episodes, Windows, deal, window_starts
 from multistep.dynamics import Model, fit_normaliser, make_learner
 from multistep.evaluation import score
 from multistep.losses import Balanced
@@ -32,26 +32,23 @@ def random_episodes(num_steps: int, num_episodes: int = 1) -> Episodes:
     )
 
 
-def make_windows(episodes: Episodes, horizon: int) -> Windows:
-    starts = jnp.asarray(window_starts(episodes, horizon))
-    return Windows(*fit_normaliser(episodes).normalise(episodes), starts, horizon)
-
-
-def training_work(preset: Preset, windows: Windows, num_batches: int) -> tuple[Work, float]:
+def training_work(preset: Preset, episodes: Episodes, horizon: int, num_batches: int) -> tuple[Work, float]:
     """`num_batches` gradient steps as one compiled program, and their floating-point operations.
 
     Forward is two operations per multiplication, backward twice as many: through the layer and to its weights.
     """
-    key = jax.random.key(0)
+    key, starts = jax.random.key(0), window_starts(episodes, horizon)
+    windows = Windows(*fit_normaliser(episodes).normalise(episodes), horizon)
     training = Training.start(make_learner(PRESETS[preset].network, STATES, ACTIONS, key=key))
     rates = jnp.full(num_batches, 1e-4)
 
     def work() -> None:
         nonlocal training
-        training, report = train_epoch(training, windows, Balanced(), rates, batch_size=BATCH_SIZE, key=key)
+        batches = deal(starts, BATCH_SIZE, key=key)[:num_batches]
+        training, report = train_epoch(training, windows, batches, Balanced(), rates, key=key)
         jax.block_until_ready(report)
 
-    return work, 6.0 * MULTIPLICATIONS * BATCH_SIZE * windows.horizon * num_batches
+    return work, 6.0 * MULTIPLICATIONS * BATCH_SIZE * horizon * num_batches
 
 
 def scoring_work(episodes: Episodes) -> tuple[Work, float]:
@@ -66,7 +63,7 @@ def scoring_work(episodes: Episodes) -> tuple[Work, float]:
 def gemm_work(num_products: int) -> tuple[Work, float]:
     """A chain of bare products of a 64 x 256 by 256 x 256 matrices, eight weights in turn as in a network."""
     key = jax.random.key(0)
-    weights = jax.random.normal(key, (8, HIDDEN, HIDDEN)) / np.sqrt(HIDDEN)
+    weights = jax.random.normal(key, (1, HIDDEN, HIDDEN)) / np.sqrt(HIDDEN)
     batch = jax.random.normal(key, (BATCH_SIZE, HIDDEN))
     rounds = max(1, num_products // len(weights))
     return lambda: _discard(_products(batch, weights, rounds=rounds)), 2.0 * BATCH_SIZE * HIDDEN**2 * len(weights) * rounds

@@ -10,4 +10,5 @@ from multistep.data.splits import folds as folds
 from multistep.data.splits import split as split
 from multistep.data.windows import Window as Window
 from multistep.data.windows import Windows as Windows
+from multistep.data.windows import deal as deal
 from multistep.data.windows import window_starts as window_starts

@@ -3,13 +3,16 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, UInt
+from jaxtyping import Array, Bool, Float
 
 from multistep.dynamics.network import ACTIVATIONS, Linear, Network, NetworkConfig, make_network
 from multistep.types import Action, Key, State
 
 BATCH = "batch"  # the axis of `vmap` over which batch norm takes its statistics
 EPSILON = 1e-5  # added to a variance before its root, as in PyTorch
+
+
+Masks = Bool[Array, "layers hidden"]
 
 
 class Statistics(eqx.Module):
@@ -32,7 +35,7 @@ class BatchNorm(eqx.Module):
 class Learner(eqx.Module):
     """A network that trains. Its step is applied under `vmap` with the axis name `BATCH`.
 
-    Nothing is hidden in it: the statistics of the batch come out of each step, and dropout keys go in.
+    Nothing is hidden in it: the statistics of the batch come out of each step, and dropout masks go in.
     """
 
     network: Network
@@ -40,12 +43,28 @@ class Learner(eqx.Module):
     dropout: float = eqx.field(static=True)
 
     def step(
-        self, carried: tuple[State, tuple[Statistics, ...]], given: tuple[Action, Key]
+        self, carried: tuple[State, tuple[Statistics, ...]], given: tuple[Action, Masks]
     ) -> tuple[State, tuple[Statistics, ...]]:
-        """Next normalised state and the statistics of this step's batch, from state, action and dropout key."""
-        (state, _), (action, key) = carried, given
-        features, statistics = self._features(jnp.concatenate([state, action]), key)
+        """Next normalised state and the statistics of this step's batch, from state, action and dropout masks."""
+        (state, _), (action, masks) = carried, given
+        features, statistics = self._features(jnp.concatenate([state, action]), masks)
         return state + self.network.mean_head(features), statistics
+
+    def draw_masks(self, num_steps: int, *, key: Key) -> Bool[Array, "steps layers hidden"]:
+        """Dropout masks for the steps of one rollout: which units of each common layer stay, none drawn without dropout.
+
+        A unit stays with probability 1 - dropout, to the nearest 1/256: four units share a random word of 32 bits, as drawing
+        them is what dropout costs.
+        """
+        num_units, num_layers = self.network.common[0].bias.size, len(self.network.common) if self.dropout else 0
+        num_words = -(-num_units // 4)
+        words = jax.random.bits(key, (num_steps, num_layers, num_words), jnp.uint32)
+        draws = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(num_steps, num_layers, 4 * num_words)
+        return draws[..., :num_units] < self._kept_of_256
+
+    @property
+    def _kept_of_256(self) -> int:
+        return round((1 - self.dropout) * 256)
 
     def freeze(self, statistics: tuple[Statistics, ...]) -> Network:
         """The network for use: no dropout, batch norm with these statistics folded into the linear layers."""
@@ -54,7 +73,7 @@ class Learner(eqx.Module):
         common = tuple(map(_fold, self.network.common, self.norms, statistics))
         return eqx.tree_at(lambda network: network.common, self.network, common)
 
-    def _features(self, x: Float[Array, " inputs"], key: Key) -> tuple[Float[Array, " hidden"], tuple[Statistics, ...]]:
+    def _features(self, x: Float[Array, " inputs"], masks: Masks) -> tuple[Float[Array, " hidden"], tuple[Statistics, ...]]:
         batch_statistics = []
         for layer, linear in enumerate(self.network.common):
             x = linear(x)
@@ -62,8 +81,8 @@ class Learner(eqx.Module):
                 batch_statistics.append(_of_batch(x))
                 x = self.norms[layer](x, batch_statistics[-1])
             x = ACTIVATIONS[self.network.activation](x)
-            if self.dropout > 0:
-                x = _drop(x, self.dropout, jax.random.fold_in(key, layer))
+            if self.dropout:
+                x = jnp.where(masks[layer], x * (256 / self._kept_of_256), 0)
         return x, tuple(batch_statistics)
 
 
@@ -87,14 +106,3 @@ def _of_batch(x: Float[Array, " hidden"]) -> Statistics:
 def _fold(linear: Linear, norm: BatchNorm, statistics: Statistics) -> Linear:
     factor = norm.scale * jax.lax.rsqrt(statistics.variance + EPSILON)
     return Linear(linear.weight * factor[None], (linear.bias - statistics.mean) * factor + norm.shift)
-
-
-def _drop(x: Float[Array, " hidden"], share: float, key: Key) -> Float[Array, " hidden"]:
-    """x with each unit zero with probability `share` (to the nearest 1/256) and the others scaled up to the same mean.
-
-    Four units share a 32-bit random word: drawing bits is what dropout costs.
-    """
-    kept_of_256 = round((1 - share) * 256)
-    words = jax.random.bits(key, (-(-x.size // 4),), jnp.uint32)
-    draws: UInt[Array, " hidden"] = jax.lax.bitcast_convert_type(words, jnp.uint8).reshape(-1)[: x.size]
-    return jnp.where(draws < kept_of_256, x * (256 / kept_of_256), 0)

@@ -1,13 +1,13 @@
 """One epoch of training as one compiled program."""
 
-from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
+from numpy import ndarray
 
 from multistep.data import Window, Windows
 from multistep.dynamics import BATCH, Learner, Network, Statistics, no_statistics, rollout
@@ -48,24 +48,17 @@ class BatchReport(NamedTuple):
     weights: PerHorizon
 
 
-@partial(jax.jit, static_argnames="batch_size")
+@jax.jit
 def train_epoch(
     training: Training,
     windows: Windows,
+    batches: Int[Array | ndarray, "batches batch 2"],
     weights: AbstractWeights,
     learning_rates: Float[Array, " batches"],
     *,
-    batch_size: int,
     key: Key,
 ) -> tuple[Training, BatchReport]:
-    """The training after one gradient step per learning rate, and the batch reports averaged over the epoch.
-
-    The windows are dealt out in random order; those that do not fill the last batch wait for another epoch's order.
-    """
-    order_key, dropout_key = jax.random.split(key)
-    num_batches = learning_rates.size
-    order = jax.random.permutation(order_key, windows.starts)[: num_batches * batch_size]
-    batches = order.reshape(num_batches, batch_size, 2)
+    """The training after one gradient step per batch of window starts, and the batch reports averaged over the epoch."""
 
     def descend(training: Training, given):
         starts, learning_rate, batch_key = given
@@ -73,7 +66,7 @@ def train_epoch(
         gradient, (report, statistics) = jax.grad(batch_loss, has_aux=True)(training.trained, weights, batch, batch_key)
         return _descended(training, gradient, statistics, learning_rate), report
 
-    training, reports = jax.lax.scan(descend, training, (batches, learning_rates, jax.random.split(dropout_key, num_batches)))
+    training, reports = jax.lax.scan(descend, training, (batches, learning_rates, jax.random.split(key, len(batches))))
     return training, jax.tree.map(lambda values: values.mean(axis=0), reports)
 
 
@@ -84,7 +77,8 @@ def batch_loss(
 
     def errors_of(window: Window, key: Key) -> tuple[PerHorizon, tuple[Statistics, ...]]:
         start = (window.states[0], no_statistics(learner))
-        predicted, statistics = rollout(learner.step, start, (window.actions, jax.random.split(key, len(window.actions))))
+        masks = learner.draw_masks(len(window.actions), key=key)
+        predicted, statistics = rollout(learner.step, start, (window.actions, masks))
         return squared_errors(predicted, window.states[1:]), statistics
 
     keys = jax.random.split(key, len(batch.states))

@@ -6,14 +6,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
+from numpy import ndarray
 
-from multistep.data import Episodes, Windows, window_starts
+from multistep.data import Episodes, Windows, deal, window_starts
 from multistep.dynamics import Model, Normaliser, fit_normaliser, make_learner
 from multistep.errors import InputError
 from multistep.training.checkpoint import Record, fingerprint_of, read_checkpoint, write_checkpoint
@@ -43,6 +45,18 @@ class Fit:
         return _best(self.history)
 
 
+class _Job(NamedTuple):
+    """What stays the same in every epoch."""
+
+    windows: Windows
+    starts: Int[ndarray, "windows 2"]
+    valid: Episodes
+    score: Score
+    config: FitConfig
+    plan: Plan
+    key: Key
+
+
 class _Progress(eqx.Module):
     """The arrays of a checkpoint."""
 
@@ -66,26 +80,25 @@ def fit(
     ends with the same bits.
     """
     init_key, epochs_key = jax.random.split(key)
-    normaliser = fit_normaliser(train)
-    windows = _windows(train, normaliser, config.horizon)
-    plan = config.plan(len(windows.starts))
+    _check_data(train, config.horizon)
+    normaliser, starts = fit_normaliser(train), window_starts(train, config.horizon)
+    windows = Windows(*normaliser.normalise(train), config.horizon)
+    job = _Job(windows, starts, valid, score, config, config.plan(len(starts)), epochs_key)
     learner = make_learner(config.network, train.state_size, train.action_size, key=init_key)
     progress = _start(Training.start(learner), normaliser, train)
-    fingerprint = fingerprint_of(train, valid, config, score, key=key)
-    record = Record(fingerprint, (), None)
+    record = Record(fingerprint_of(train, valid, config, score, key=key), (), None)
     checkpoint = None if checkpoint is None else Path(checkpoint)
     if checkpoint is not None:
-        progress, record = read_checkpoint(checkpoint, progress, fingerprint) or (progress, record)
+        progress, record = read_checkpoint(checkpoint, progress, record.fingerprint) or (progress, record)
     try:
-        with progress_bar(config.horizon, plan.num_epochs, record.history) as show:
+        with progress_bar(config.horizon, job.plan.num_epochs, record.history) as show:
             while record.outcome is None:
-                progress, record = _advance(progress, record, windows, valid, config, plan, score, epochs_key)
+                progress, record = _advance(job, progress, record)
                 show(record.history[-1])
                 if checkpoint is not None:
                     write_checkpoint(checkpoint, progress, record)
     except KeyboardInterrupt:
         return Fit(progress.best, record.history, Outcome.INTERRUPTED)
-    assert record.outcome is not None
     return Fit(progress.best, record.history, record.outcome)
 
 
@@ -95,27 +108,20 @@ def learning_rates(start: float, epoch: int, plan: Plan) -> Float[Array, " batch
     return jnp.asarray(start * (1 + np.cos(np.pi * done)) / 2, float)
 
 
-def _advance(
-    progress: _Progress,
-    record: Record,
-    windows: Windows,
-    valid: Episodes,
-    config: FitConfig,
-    plan: Plan,
-    score: Score,
-    key: Key,
-) -> tuple[_Progress, Record]:
+def _advance(job: _Job, progress: _Progress, record: Record) -> tuple[_Progress, Record]:
     """Progress and record after one more epoch."""
     started, number = time.perf_counter(), len(record.history)
-    rates, epoch_key = learning_rates(config.learning_rate, number, plan), jax.random.fold_in(key, number)
-    training, report = train_epoch(progress.training, windows, config.weights, rates, batch_size=plan.batch_size, key=epoch_key)
+    order_key, dropout_key = jax.random.split(jax.random.fold_in(job.key, number))
+    batches = deal(job.starts, job.plan.batch_size, key=order_key)
+    rates = learning_rates(job.config.learning_rate, number, job.plan)
+    training, report = train_epoch(progress.training, job.windows, batches, job.config.weights, rates, key=dropout_key)
     model = eqx.tree_at(lambda model: model.network, progress.best, training.network)
-    value = float(score(model, valid))
+    value = float(job.score(model, job.valid))
     errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
     epoch = Epoch(number, errors, weights, value, time.perf_counter() - started)
     is_best = value > max((past.score for past in record.history), default=-math.inf)
     history = (*record.history, epoch)
-    outcome = _outcome(history, plan.num_epochs, config.patience)
+    outcome = _outcome(history, job.plan.num_epochs, job.config.patience)
     return _Progress(training, model if is_best else progress.best), Record(record.fingerprint, history, outcome)
 
 
@@ -136,7 +142,8 @@ def _best(history: tuple[Epoch, ...]) -> Epoch | None:
     return max(history, key=lambda epoch: (epoch.score, -epoch.number), default=None)
 
 
-def _windows(train: Episodes, normaliser: Normaliser, horizon: int) -> Windows:
+def _check_data(train: Episodes, horizon: int) -> None:
+    """Say what is odd about the training data, or refuse them."""
     num_short = int((train.lengths < horizon).sum())
     if num_short == len(train):
         raise InputError(
@@ -154,8 +161,6 @@ def _windows(train: Episodes, normaliser: Normaliser, horizon: int) -> Windows:
         warnings.warn(
             f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.", stacklevel=3
         )
-    states, actions = normaliser.normalise(train)
-    return Windows(states, actions, jnp.asarray(window_starts(train, horizon)), horizon)
 
 
 def _start(training: Training, normaliser: Normaliser, train: Episodes) -> _Progress:
