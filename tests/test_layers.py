@@ -17,6 +17,7 @@ LAYERS = [
     {"bench"},
     {"report"},
     {"cli"},
+    {"__main__"},
 ]
 SOURCE = Path(multistep.__file__).parent
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
 from multistep.bench.training import TRUSTED_CPU_SHARE, _speed_summary
 
 
@@ -49,14 +47,21 @@ def test_cartpole_bench_resumes(tmp_path):
     assert kept["ceiling_r2bar_100"] > 0.9
 
 
-def test_disturbed_rounds_do_not_count():
-    items = ("gemm", "default", "paper", "torch_eager", "torch_eager_paper", "default_h1", "torch_eager_h1", "scoring")
+def test_disturbed_measurements_do_not_count():
+    items = ("default", "paper", "torch_eager", "torch_eager_paper", "default_h1", "torch_eager_h1", "scoring")
     rows = [
-        {"round": number, "item": item, "gflops": rate * (1 if item == "gemm" else 0.5), "cpu_share": share}
-        for number, (rate, share) in enumerate([(100, 1.0), (10, TRUSTED_CPU_SHARE - 0.01), (80, 1.0)])
+        {
+            "item": item,
+            "gflops": rate * 0.5,
+            "gemm_gflops": rate,
+            "of_gemm": 0.25 if "torch" in item else 0.5,
+            "cpu_share": share,
+        }
+        for rate, share in [(100, 1.0), (10, TRUSTED_CPU_SHARE - 0.01), (80, 1.0)]
         for item in items
     ]
     summary = _speed_summary(rows)
-    assert summary["rounds"] == {"all": 3, "undisturbed": 2}
+    assert summary["measurements"] == {"all": 21, "undisturbed": 14}
     assert summary["gemm_gflops"] == 90
-    assert summary["default"]["of_gemm"] == pytest.approx(0.5)
+    assert summary["default"] == {"gflops": 45, "of_gemm": 0.5}
+    assert summary["faster_than_torch_eager"]["paper"] == 2

@@ -35,9 +35,9 @@ class TrainingBenchConfig:
 
     out: Path = Path("runs/bench-training")
     """Folder for the results."""
-    rounds: int = 9
-    """Times that everything is measured, in turn; the summary takes medians."""
-    batches: int = 100
+    rounds: int = 25
+    """Times that everything is measured, in turn, a bare product before and after each; the summary takes medians."""
+    batches: int = 30
     """Gradient steps of one measurement at horizon 10 (ten times as many at horizon 1)."""
     score_episodes: int = 4
     """Episodes of 1000 steps to score up to horizon 100."""
@@ -71,7 +71,6 @@ def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
         ) from error
     episodes = _enough_episodes(10 * config.batches)
     items: dict[str, tuple[Work, float]] = {
-        "gemm": gemm_work(160 * config.batches),
         "default": training_work("default", episodes, 10, config.batches),
         "torch_eager": torch_work("default", episodes, 10, config.batches),
         "paper": training_work("paper", episodes, 10, config.batches),
@@ -79,44 +78,52 @@ def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
         "default_h1": training_work("default", episodes, 1, 10 * config.batches),
         "torch_eager_h1": torch_work("default", episodes, 1, 10 * config.batches),
         "scoring": scoring_work(random_episodes(1000, config.score_episodes)),
+        "gemm_eight_weights": gemm_work(160 * config.batches, num_weights=8),
     }
-    for work, _ in items.values():
+    gemm = gemm_work(80 * config.batches)
+    for work, _ in (gemm, *items.values()):
         work()
-    return [
-        {"round": number, "item": name, **(time_taken := timed(work)), "gflops": operations / time_taken["seconds"] / 1e9}
-        for number in range(config.rounds)
-        for name, (work, operations) in items.items()
-    ]
+    return [{"round": n, "item": name, **_beside(gemm, item)} for n in range(config.rounds) for name, item in items.items()]
+
+
+def _beside(gemm: tuple[Work, float], item: tuple[Work, float]) -> dict[str, float]:
+    """Rate of the item, and of the bare product right before and after it: the speed of a shared machine drifts."""
+    before, during, after = (timed(work) for work, _ in (gemm, item, gemm))
+    rate = item[1] / during["seconds"] / 1e9
+    gemm_rate = 2 * gemm[1] / (before["seconds"] + after["seconds"]) / 1e9
+    share = min(before["cpu_share"], during["cpu_share"], after["cpu_share"])
+    return {
+        "seconds": during["seconds"],
+        "gflops": rate,
+        "gemm_gflops": gemm_rate,
+        "of_gemm": rate / gemm_rate,
+        "cpu_share": share,
+    }
 
 
 def _speed_summary(rows: list[Row]) -> dict[str, Any]:
-    """Median rates, and medians over rounds of the ratios that the targets are about."""
-    rounds = sorted({row["round"] for row in rows})
-    trusted = [n for n in rounds if all(row["cpu_share"] >= TRUSTED_CPU_SHARE for row in rows if row["round"] == n)]
-    used = trusted or rounds
-    rates = {
-        name: [row["gflops"] for row in rows if row["item"] == name and row["round"] in used]
-        for name in {r["item"] for r in rows}
-    }
+    """Medians over the undisturbed measurements; how much faster is the ratio of the shares of the bare product's rate."""
+    trusted = [row for row in rows if row["cpu_share"] >= TRUSTED_CPU_SHARE] or rows
+    names = {row["item"] for row in rows}
 
-    def ratio(name: str, to: str) -> float:
-        return statistics.median(mine / theirs for mine, theirs in zip(rates[name], rates[to], strict=True))
+    def median(item: str, column: str) -> float:
+        return statistics.median(row[column] for row in trusted if row["item"] == item)
 
-    median = {name: statistics.median(values) for name, values in rates.items()}
+    def rates(item: str) -> dict[str, float]:
+        return {"gflops": median(item, "gflops"), "of_gemm": median(item, "of_gemm")}
+
+    def faster(item: str, than: str) -> float:
+        return median(item, "of_gemm") / median(than, "of_gemm")
+
     return {
-        "gemm_gflops": median["gemm"],
-        "default": {"gflops": median["default"], "of_gemm": ratio("default", "gemm"), "h1_gflops": median["default_h1"]},
-        "paper": {"gflops": median["paper"], "of_gemm": ratio("paper", "gemm")},
-        "torch_eager": {
-            "gflops": median["torch_eager"],
-            "h1_gflops": median["torch_eager_h1"],
-            "paper_gflops": median["torch_eager_paper"],
-            "default_is_faster_by": ratio("default", "torch_eager"),
-            "default_h1_is_faster_by": ratio("default_h1", "torch_eager_h1"),
-            "paper_is_faster_by": ratio("paper", "torch_eager_paper"),
+        "gemm_gflops": statistics.median(row["gemm_gflops"] for row in trusted),
+        **{name: rates(name) for name in sorted(names)},
+        "faster_than_torch_eager": {
+            "default": faster("default", "torch_eager"),
+            "default_h1": faster("default_h1", "torch_eager_h1"),
+            "paper": faster("paper", "torch_eager_paper"),
         },
-        "scoring": {"gflops": median["scoring"], "of_gemm": ratio("scoring", "gemm")},
-        "rounds": {"all": len(rounds), "undisturbed": len(trusted)},
+        "measurements": {"all": len(rows), "undisturbed": len(trusted)},
     }
 
 
@@ -130,7 +137,7 @@ def _measure_side_by_side(config: TrainingBenchConfig) -> float | None:
         for pool in both:
             pool.submit(_train_for, 1).result()
         ratios = []
-        for _ in range(config.rounds):
+        for _ in range(max(3, config.rounds // 3)):
             alone = [pool.submit(_train_for, config.batches).result() for pool in both]
             together = [job.result() for job in [pool.submit(_train_for, config.batches) for pool in both]]
             ratios.append(sum(together) / statistics.mean(alone))
