@@ -1,4 +1,4 @@
-"""Cartpole swing-up of the DeepMind Control Suite: data, reward and the best score that any model could have.
+"""Cartpole swing-up of the DeepMind Control Suite: data, reward and the score of the true dynamics.
 
 Observations are (x, cos theta, sin theta, x_dot, theta_dot), theta being zero when the pole stands upright; the one
 action is the force on the cart, from -1 to 1. An episode has 1000 steps of 0.01 s.
@@ -72,7 +72,10 @@ def reward(observation: State, action: Action, next_observation: State) -> Scala
 
 
 def ceiling(episodes: Episodes, *, horizon: int) -> Scores:
-    """R2 of the true simulator rolled out from the same, noisy, first observations: no one-step model can know more."""
+    """R2 of the true simulator rolled out from the same, noisy, first observations.
+
+    What exact dynamics are worth: a model can pass it only by a little, by learning to discount the noise in its start.
+    """
     check_horizon(episodes, horizon)
     environment, unit = load_environment(0), state_unit(episodes)
     sums = sum(
