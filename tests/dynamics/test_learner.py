@@ -104,5 +104,8 @@ def test_masks_are_drawn_for_every_step_layer_and_window(getkey):
     masks = jax.vmap(lambda key: learner.draw_masks(4, key=key))(jax.random.split(getkey(), 3))
     assert masks.shape == (3, 4, 2, 10)
     assert len({row.tobytes() for row in np.asarray(masks).reshape(-1, 10)}) > 20
+    for extreme, share in ((0.999, 255 / 256), (0.0001, 1 / 256)):
+        drawn = make_learner(NetworkConfig(hidden_size=400, dropout=extreme), 1, 1, key=getkey()).draw_masks(100, key=getkey())
+        assert abs((~drawn).mean() - share) < 0.002
     plain = make_learner(NetworkConfig(hidden_size=10), 1, 1, key=getkey())
     assert plain.draw_masks(4, key=getkey()).shape == (4, 0, 10)

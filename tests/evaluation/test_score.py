@@ -100,6 +100,10 @@ def test_bad_questions_get_one_sentence(getkey):
     model = Model(make_network(NetworkConfig(8), 4, 2, key=getkey()), normaliser, tuple("abcd"), ("u", "v"))
     with pytest.raises(InputError, match=r"4 state dimensions \(a, b, c, d\), the data 3"):
         score_function(model, episodes, horizon=2)
+    shuffled = random_episodes([9], state_size=4)
+    shuffled = Episodes.of([shuffled[0]], state_names=tuple("bacd"), action_names=("u", "v"))
+    with pytest.raises(InputError, match="in another order"):
+        score(model, shuffled, horizon=2)
     linear = LinearModel(jnp.eye(3), jnp.zeros((3, 2)))
     with pytest.raises(InputError, match=r"Rollouts of 9 steps cannot be scored .* at most 8 steps"):
         score(linear, episodes, horizon=9)

@@ -61,6 +61,20 @@ def test_the_model_is_that_of_the_best_epoch(data):
     assert not same_bits(result.model, seen[2])
 
 
+@pytest.mark.parametrize("values", [[math.nan, 0.2, 0.1], [-math.inf, 0.2, math.nan]])
+def test_a_score_that_is_no_number_ranks_last(data, values):
+    scores = iter(values)
+    result = fit(*data, SMALL, key=jax.random.key(0), score=lambda *_: next(scores))
+    assert result.best_epoch is not None
+    assert result.best_epoch.number == 1
+
+
+def test_without_any_finite_score_the_first_epoch_is_kept(data):
+    seen = []
+    result = fit(*data, SMALL, key=jax.random.key(0), score=lambda model, _: (seen.append(model), -math.inf)[1])
+    assert same_bits(result.model, seen[0])
+
+
 def test_a_score_that_no_longer_rises_stops_early(data):
     values = iter([0.1, 0.7, 0.3, 0.7, 0.2, 0.9])
     result = fit(*data, replace(SMALL, epochs=6, patience=2), key=jax.random.key(0), score=lambda *_: next(values))

@@ -11,7 +11,6 @@ from multistep.types import Action, Key, State
 BATCH = "batch"  # the axis of `vmap` over which batch norm takes its statistics
 EPSILON = 1e-5  # added to a variance before its root, as in PyTorch
 
-
 Masks = Bool[Array, "layers hidden"]
 
 
@@ -53,8 +52,8 @@ class Learner(eqx.Module):
     def draw_masks(self, num_steps: int, *, key: Key) -> Bool[Array, "steps layers hidden"]:
         """Dropout masks for the steps of one rollout: which units of each common layer stay, none drawn without dropout.
 
-        A unit stays with probability 1 - dropout, to the nearest 1/256: four units share a random word of 32 bits, as drawing
-        them is what dropout costs.
+        A unit stays with probability 1 - dropout, to the nearest of 1/256, ..., 255/256: four units share a random word of
+        32 bits, as drawing them is what dropout costs.
         """
         num_units, num_layers = self.network.common[0].bias.size, len(self.network.common) if self.dropout else 0
         num_words = -(-num_units // 4)
@@ -64,7 +63,7 @@ class Learner(eqx.Module):
 
     @property
     def _kept_of_256(self) -> int:
-        return round((1 - self.dropout) * 256)
+        return min(max(round((1 - self.dropout) * 256), 1), 255)
 
     def freeze(self, statistics: tuple[Statistics, ...]) -> Network:
         """The network for use: no dropout, batch norm with these statistics folded into the linear layers."""

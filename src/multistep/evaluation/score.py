@@ -100,3 +100,8 @@ def _check_widths(model: AbstractModel, episodes: Episodes) -> None:
                 f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the data {len(have)} "
                 f"({', '.join(have)}): give data with the columns that the model was trained on."
             )
+        if expected != have and sorted(expected) == sorted(have):
+            raise InputError(
+                f"The model's {what} dimensions are {', '.join(expected)}, the data have them in another order "
+                f"({', '.join(have)}): give the columns in the model's order."
+            )

@@ -116,10 +116,11 @@ def _advance(job: _Job, progress: _Progress, record: Record) -> tuple[_Progress,
     rates = learning_rates(job.config.learning_rate, number, job.plan)
     training, report = train_epoch(progress.training, job.windows, batches, job.config.weights, rates, key=dropout_key)
     model = eqx.tree_at(lambda model: model.network, progress.best, training.network)
-    value = float(job.score(model, job.valid))
+    value = _ranked(job.score(model, job.valid))
     errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
     epoch = Epoch(number, errors, weights, value, time.perf_counter() - started)
-    is_best = value > max((past.score for past in record.history), default=-math.inf)
+    so_far = _best(record.history)
+    is_best = all(map(math.isfinite, errors)) and (so_far is None or value > so_far.score)
     history = (*record.history, epoch)
     outcome = _outcome(history, job.plan.num_epochs, job.config.patience)
     return _Progress(training, model if is_best else progress.best), Record(record.fingerprint, history, outcome)
@@ -135,6 +136,11 @@ def _outcome(history: tuple[Epoch, ...], num_epochs: int, patience: int | None) 
     if patience is not None and best is not None and history[-1].number - best.number >= patience:
         return Outcome.STOPPED_EARLY
     return None
+
+
+def _ranked(score: float) -> float:
+    """The score as it counts: one that is not a number ranks last."""
+    return -math.inf if math.isnan(score) else float(score)
 
 
 def _best(history: tuple[Epoch, ...]) -> Epoch | None:

@@ -1,0 +1,38 @@
+"""The figures in the documents are those of the runs beside them."""
+
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BENCH, README = (ROOT / "bench" / "README.md").read_text(), (ROOT / "README.md").read_text()
+
+
+def summary(name):
+    return json.loads((ROOT / "bench" / name / "summary.json").read_text())
+
+
+def test_cartpole_figures():
+    entries = summary("cartpole")
+    assert len(entries) == 4
+    for entry in entries.values():
+        ours = f"{entry['r2bar_100']:.3f} ({entry['lowest']:.3f} to {entry['highest']:.3f})"
+        assert f"| {ours} | {entry['ceiling']:.3f} | {entry['paper']:.3f}" in BENCH
+    default = entries["default_noise_2"]
+    assert f"the default preset has {default['r2bar_100']:.3f}, the true simulator {default['ceiling']:.3f}" in README
+
+
+def test_training_figures():
+    figures = summary("training")
+    for name in ("default", "paper", "default_h1", "scoring", "gemm_eight_weights"):
+        assert f"| {figures[name]['gflops']:.1f} | {figures[name]['of_gemm']:.2f} |" in BENCH
+    for ratio in figures["faster_than_torch_eager"].values():
+        assert f"| {ratio:.2f} times |" in BENCH
+    assert f"| {figures['gemm_gflops']:.1f} | 1 |" in BENCH
+    assert f"{figures['two_workers_ratio']:.2f} times the throughput" in BENCH
+    assert f"{figures['memory']['h50_mb']:.0f} MB at horizon 50" in BENCH
+
+
+def test_demo_figures():
+    figures = summary("demo")
+    row = " | ".join(f"{figures[name]['r2bar_100']:.3f}" for name in ("one_step", "multi_step", "ceiling"))
+    assert f"| {row} |" in README
