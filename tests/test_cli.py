@@ -131,6 +131,7 @@ def test_fit_and_score_one_long_recording_with_the_paper_preset(logs):
         (["score", "test.npz", "test.npz"], "damaged or not a .safetensors file"),
         (["score", "fit/model.safetensors", "test.npz", "--states", "position"], "model has 2 state dimensions"),
         (["demo", "--episodes", "0"], "collect at least 1"),
+        (["fit", "log_*.csv", *COLUMNS, "--preset", "nope"], "invalid choice 'nope'"),
         (["demo", "--noise", "-1"], "0 or more"),
     ],
 )

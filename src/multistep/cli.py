@@ -97,7 +97,7 @@ def _bench_cartpole(config: Annotated[CartpoleBenchConfig, tyro.conf.arg(name=""
 def _preset(words: Sequence[str]) -> Preset:
     """The preset among the words: the defaults of the other options, shown in the help, depend on it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--preset", default="default")
+    parser.add_argument("--preset", nargs="?", default="default")
     chosen = parser.parse_known_args(words)[0].preset
     return chosen if chosen in PRESETS else "default"  # a wrong one is refused by the real parser
 
