@@ -65,3 +65,7 @@ def test_disturbed_measurements_do_not_count():
     assert summary["gemm_gflops"] == 90
     assert summary["default"] == {"gflops": 45, "of_gemm": 0.5}
     assert summary["faster_than_torch_eager"]["paper"] == 2
+    for disturbed in (rows[7:14], [row | {"cpu_share": 0.5 if row["item"] == "paper" else 1.0} for row in rows[:7]]):
+        summary = _speed_summary(disturbed)
+        assert summary["paper"]["of_gemm"] == 0.5
+        assert summary["measurements"]["undisturbed"] < 7
