@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from multistep.bench.training import TRUSTED_CPU_SHARE, _speed_summary
 
 
@@ -41,10 +43,14 @@ def test_cartpole_bench_resumes(tmp_path):
     run(*words, folder=tmp_path)
     row = tmp_path / "b" / "fits" / "paper_h1_noise_2_seed_0" / "row.json"
     kept = json.loads(row.read_text())
-    row.write_text(json.dumps(kept | {"r2bar_100": 0.25}))
+    row.write_text(json.dumps(kept | {"row": kept["row"] | {"r2bar_100": 0.25}}))
     run(*words, folder=tmp_path)
     assert json.loads((tmp_path / "b" / "summary.json").read_text())["paper_h1_noise_2"]["r2bar_100"] == 0.25
-    assert kept["ceiling_r2bar_100"] > 0.9
+    assert kept["row"]["ceiling_r2bar_100"] > 0.9
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        run(*words, "--data-seed", "0", folder=tmp_path)
+    assert b"holds a fit with other settings or episodes" in refused.value.stderr
+    assert refused.value.returncode == 2
 
 
 def test_disturbed_measurements_do_not_count():

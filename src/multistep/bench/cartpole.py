@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from multistep.data import Episodes, add_noise, split
+from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import Uniform
 from multistep.process import available_cores, keep_compiled_programs, use_one_thread
-from multistep.studies.run_folder import Row, fit_summary, score_summary, write_json, write_run
+from multistep.studies.run_folder import Row, fit_summary, plain, score_summary, write_json, write_run
 from multistep.tasks import cartpole
 from multistep.training import DEFAULT, PAPER, FitConfig, fit
 
@@ -84,10 +85,11 @@ def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
     name, seed, config = job
     folder = config.out / "fits" / f"{name}_seed_{seed}"
     done = folder / "row.json"
-    if done.exists():
-        return json.loads(done.read_text())
     entry = ENTRIES[name]
     fit_config = entry.config if config.epochs is None else replace(entry.config, epochs=config.epochs)
+    settings = plain({"fit": fit_config, "noise": entry.noise, "data_seed": config.data_seed})
+    if done.exists():
+        return _finished_row(done, settings)
     train, valid, test = _data(entry.noise, seed, config.data_seed)
     checkpoint = folder / "checkpoint.safetensors"
     fitted = fit(train, valid, fit_config, key=jax.random.key(seed), score=R2Bar(50), checkpoint=checkpoint)
@@ -98,8 +100,16 @@ def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
         **{f"ceiling_{key}": value for key, value in score_summary(cartpole.ceiling(test, horizon=HORIZON)).items()},
         **fit_summary(fitted),
     }
-    write_json(done, row)
+    write_json(done, {"settings": settings, "row": row})
     return row
+
+
+def _finished_row(path: Path, settings: dict[str, Any]) -> Row:
+    """The row of a fit that is already done, if it was done with these settings."""
+    finished = json.loads(path.read_text())
+    if finished["settings"] != settings:
+        raise InputError(f"{path.parent} holds a fit with other settings or episodes: delete it or choose another --out.")
+    return finished["row"]
 
 
 def _entry_summary(name: str, rows: list[Row]) -> dict[str, Any]:
