@@ -15,9 +15,21 @@ from multistep.errors import InputError
 from multistep.losses import AbstractWeights, describe_weights, parse_weights
 from multistep.process import keep_compiled_programs, use_one_thread
 from multistep.report.curves import draw_r2_curves
-from multistep.report.tables import bench_table, demo_sentence, model_sentence, score_table
+from multistep.report.overview import draw_overview
+from multistep.report.tables import (
+    bench_table,
+    datasets_table,
+    demo_sentence,
+    inspect_sentence,
+    inspect_table,
+    model_sentence,
+    score_table,
+)
+from multistep.studies.collect_dataset import CollectConfig, DatasetsConfig, run_collect, run_datasets
+from multistep.studies.convert_files import ConvertConfig, run_convert
 from multistep.studies.demo import DemoConfig, run_demo
 from multistep.studies.fit_files import FitFilesConfig, run_fit
+from multistep.studies.inspect_files import InspectConfig, run_inspect
 from multistep.studies.score_files import ScoreFilesConfig, run_score
 from multistep.training import PRESETS, Preset
 
@@ -37,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except InputError as error:
         _stop(str(error), 2)
     except KeyboardInterrupt:
-        _stop("Interrupted: the same command goes on from the last finished epoch.", 130)
+        _stop("Interrupted: the same command goes on where this one stopped.", 130)
 
 
 def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
@@ -45,6 +57,10 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     app.command(name="demo")(_demo)
     app.command(name="fit")(_fit_command(_preset(words)))
     app.command(name="score")(_score)
+    app.command(name="inspect")(_inspect)
+    app.command(name="convert")(_convert)
+    app.command(name="collect")(_collect)
+    app.command(name="datasets")(_datasets)
     bench.command(name="training")(_bench_training)
     bench.command(name="cartpole")(_bench_cartpole)
     app.command(bench, name="bench")
@@ -80,6 +96,35 @@ def _score(config: Annotated[ScoreFilesConfig, tyro.conf.arg(name="")]) -> None:
     OUTPUT.print(model_sentence(summary))
     OUTPUT.print(score_table(config.out))
     OUTPUT.print(f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}.")
+
+
+def _inspect(config: Annotated[InspectConfig, tyro.conf.arg(name="")]) -> None:
+    """Say what is in files with episodes: lengths, ranges, noise, gaps, and what is odd."""
+    OUTPUT.print(inspect_sentence(run_inspect(config)))
+    OUTPUT.print(inspect_table(config.out))
+    OUTPUT.print(
+        "Noise is an upper estimate in per cent of the range: what neither fourth differences nor a linear prediction from "
+        f"the moments before and after explain. Returns, ranges and trajectories are drawn in {draw_overview(config.out)}."
+    )
+
+
+def _convert(config: Annotated[ConvertConfig, tyro.conf.arg(name="")]) -> None:
+    """Write episodes in another format, with noise if asked."""
+    summary = run_convert(config)
+    OUTPUT.print(f"{summary['episodes']} episodes, {summary['steps']} steps, are in {summary['out']}.")
+
+
+def _collect(config: Annotated[CollectConfig, tyro.conf.arg(name="")]) -> None:
+    """Make a dataset of the paper and keep it in the cache."""
+    summary = run_collect(config)
+    how = "was there already" if summary["was_present"] else f"was collected in {summary['seconds']:.0f} seconds"
+    OUTPUT.print(f"{summary['name']} {how}: {summary['path']}")
+    OUTPUT.print(datasets_table([summary]))
+
+
+def _datasets(config: Annotated[DatasetsConfig, tyro.conf.arg(name="")] = DatasetsConfig()) -> None:  # noqa: B008
+    """List the datasets of the paper: which are collected, their sizes and returns."""
+    OUTPUT.print(datasets_table(run_datasets(config)))
 
 
 def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig()) -> None:  # noqa: B008

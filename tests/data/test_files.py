@@ -1,4 +1,9 @@
+import subprocess
+import sys
+
+import h5py
 import numpy as np
+import polars as pl
 import pytest
 
 from multistep.data import load, save
@@ -6,51 +11,283 @@ from multistep.data.atomic import replacing, write_text
 from multistep.errors import InputError
 from systems import random_episodes
 
+FORMATS = ["data.npz", "data.csv", "data.parquet", "data.hdf5", "./data-v0", "lab/data-v0"]
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rewards", [True, False])
-def test_npz_gives_back_the_same_bits(tmp_path, dtype, rewards):
-    episodes = random_episodes([4, 1, 7], rewards=rewards, dtype=dtype)
-    save(episodes, tmp_path / "data.npz")
-    back = load(tmp_path / "data.npz")
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path, monkeypatch):
+    """Relative names are in a folder of the test's own, and so are Minari's datasets."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "minari"))
+
+
+def names_for(path, episodes):
+    """A .csv file does not know its columns."""
+    if not path.endswith(".csv"):
+        return {}
+    rewards = None if episodes.rewards is None else "reward"
+    return {"states": episodes.state_names, "actions": episodes.action_names, "rewards": rewards, "episode": "episode"}
+
+
+def assert_same(back, episodes):
     for name in ("states", "actions", "lengths", "rewards"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(episodes, name))
-    assert back.states.dtype == dtype
+        mine, theirs = getattr(back, name), getattr(episodes, name)
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine is None or mine.dtype == theirs.dtype, name
     assert (back.state_names, back.action_names) == (episodes.state_names, episodes.action_names)
 
 
+@pytest.mark.parametrize("path", FORMATS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_csv_gives_back_the_same_numbers(tmp_path, dtype):
-    episodes = random_episodes([4, 1, 7], rewards=True, dtype=dtype)
-    save(episodes, tmp_path / "data.csv")
-    back = load(
-        tmp_path / "data.csv", states=episodes.state_names, actions=episodes.action_names, rewards="reward", episode="episode"
-    )
-    for name in ("states", "actions", "lengths", "rewards"):
-        np.testing.assert_array_equal(np.asarray(getattr(back, name)).astype(dtype), getattr(episodes, name))
+@pytest.mark.parametrize("rewards", [True, False])
+def test_every_format_gives_back_the_same_bits(path, dtype, rewards):
+    episodes = random_episodes([4, 1, 7], rewards=rewards, dtype=dtype)
+    save(episodes, path)
+    back = load(path, **names_for(path, episodes))
+    assert_same(back, episodes)
+
+
+def test_single_precision_survives_text_at_all_scales():
+    bits = np.random.default_rng(0).integers(0, 2**32, 60_000, dtype=np.uint32).view(np.float32)
+    values = bits[np.isfinite(bits)][:50_000].reshape(-1, 1)
+    episodes = random_episodes([len(values) - 1], state_size=1, dtype=np.float32).with_states(values)
+    save(episodes, "data.csv")
+    assert_same(load("data.csv", **names_for("data.csv", episodes)), episodes)
 
 
 def test_csv_by_hand_one_file_per_episode(tmp_path):
     (tmp_path / "a.csv").write_text("t, x ,theta,u\n0,1,10,0.1\n1,2,20,0.2\n2,3,30,0.3\n")
-    (tmp_path / "b.csv").write_text("t,x,theta,u\n0,4,40,0.4\n1,5,50,\n")
-    episodes = load(str(tmp_path / "*.csv"), states=["theta", "x"], actions=["u"])
+    (tmp_path / "b.csv").write_text("t;x;theta;u\n0;4;40;0.4\n1;5;50;\n\n\n")
+    episodes = load("*.csv", states=["theta", "x"], actions=["u"])
     np.testing.assert_array_equal(episodes.lengths, [2, 1])
     np.testing.assert_array_equal(episodes[0].states, [[10, 1], [20, 2], [30, 3]])
     np.testing.assert_array_equal(episodes[0].actions, [[0.1], [0.2]])
     np.testing.assert_array_equal(episodes[1].states, [[40, 4], [50, 5]])
 
 
-def test_columns_of_npz_can_be_picked(tmp_path):
+def test_experiments_side_by_side_become_episodes_of_their_own(tmp_path):
+    """The second experiment is shorter, a line is blank, a column is empty and has no name; `mode` belongs to both."""
+    (tmp_path / "a.csv").write_text('"u1","u2","y1","y2","mode","Ts",\n1,5,10,50,0,4,\n2,6,20,60,0,,\n3,,30,,0,,\n\n')
+    episodes = load("a.csv", states=["y=y1,y2", "mode"], actions=["u=u1,u2"])
+    np.testing.assert_array_equal(episodes[0].states, [[10, 0], [20, 0], [30, 0]])
+    np.testing.assert_array_equal(episodes[0].actions, [[1], [2]])
+    np.testing.assert_array_equal(episodes[1].states, [[50, 0], [60, 0]])
+    np.testing.assert_array_equal(episodes[1].actions, [[5]])
+    assert (episodes.state_names, episodes.action_names) == (("y", "mode"), ("u",))
+    with pytest.raises(InputError, match="2 and 3 experiments side by side"):
+        load("a.csv", states=["y=y1,y2"], actions=["u=u1,u2,Ts"])
+    np.testing.assert_array_equal(load("a.csv", states=["level=y1"], actions=["u1"])[0].states, [[10], [20], [30]])
+
+
+@pytest.mark.parametrize("path", ["data.npz", "data.parquet", "data.hdf5", "./data-v0"])
+def test_columns_can_be_picked(path):
     episodes = random_episodes([4, 2])
-    save(episodes, tmp_path / "data.npz")
-    back = load(tmp_path / "data.npz", states=["state_2", "state_0"])
+    save(episodes, path)
+    back = load(path, states=["state_2", "state_0"])
     np.testing.assert_array_equal(back.states, episodes.states[:, [2, 0]])
+    np.testing.assert_array_equal(back.actions, episodes.actions)
+    with pytest.raises(InputError, match=r"no column speed; it has .*state_0, state_1, state_2"):
+        load(path, states=["speed"])
 
 
-def bad(tmp_path, name, content):
-    path = tmp_path / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
+def test_several_files_of_different_formats_are_one_after_the_other():
+    save(random_episodes([3], seed=1), "a.npz")
+    save(random_episodes([5], seed=2), "b.hdf5")
+    episodes = load(["a.npz", "b.hdf5"])
+    np.testing.assert_array_equal(episodes.lengths, [3, 5])
+    np.testing.assert_array_equal(episodes[1].states, random_episodes([5], seed=2).states)
+
+
+def test_a_parquet_file_of_others_needs_its_columns_named():
+    pl.DataFrame({"x": [1, 2, 3], "u": [0.5, 0.25, None], "id": ["a", "a", "a"]}).write_parquet("log.parquet")
+    with pytest.raises(InputError, match=r"which columns of log.parquet are the states .*x, u, id"):
+        load("log.parquet")
+    np.testing.assert_array_equal(load("log.parquet", states=["x"], actions=["u"]).states, [[1], [2], [3]])
+    with pytest.raises(InputError, match=r"column id is of type String, not numbers"):
+        load("log.parquet", states=["x", "id"], actions=["u"])
+
+
+# Time
+
+
+def test_time_with_a_gap_starts_a_new_episode(tmp_path):
+    times = [0, 1, 2, 3, 4, 8, 9, 10, 20, 30]
+    (tmp_path / "a.csv").write_text("t,x,u\n" + "".join(f"{t},{10 * t},1\n" for t in times))
+    with pytest.warns(UserWarning, match=r"a.csv has 3 gaps in time, the first before row 6 \(4 instead of 1\)"):
+        episodes = load("a.csv", states=["x"], actions=["u"], time="t")
+    np.testing.assert_array_equal(episodes.lengths, [4, 2])
+    np.testing.assert_array_equal(episodes[1].states, [[80], [90], [100]])
+
+
+def test_time_must_increase_within_an_episode(tmp_path):
+    (tmp_path / "a.csv").write_text("e,t,x,u\n0,0,1,1\n0,1,1,1\n0,2,1,1\n1,0,2,2\n1,1,2,2\n1,0.5,2,2\n")
+    with pytest.raises(InputError, match=r"a.csv, row 6: the time t is 0.5 after 1; it must increase .*: sort the rows"):
+        load("a.csv", states=["x"], actions=["u"], time="t", episode="e")
+    with pytest.raises(InputError, match=r"row 4: the time t is 0 after 2"):
+        load("a.csv", states=["x"], actions=["u"], time="t")
+
+
+def test_files_with_other_time_steps_get_a_note(tmp_path):
+    for name, step in (("a", 0.1), ("b", 0.3)):
+        (tmp_path / f"{name}.csv").write_text("t,x,u\n" + "".join(f"{k * step},{k},1\n" for k in range(9)))
+    with pytest.warns(UserWarning, match=r"time step is 0.1 in a.csv but 0.3 in b.csv"):
+        load("*.csv", states=["x"], actions=["u"], time="t")
+
+
+def test_times_of_day_are_read_as_seconds():
+    times = pl.datetime_range(pl.datetime(2020, 1, 1), pl.datetime(2020, 1, 1, 0, 0, 9), "1s", eager=True)
+    pl.DataFrame({"t": times, "x": range(10), "u": range(10)}).with_row_index().filter(pl.col("index") != 5).write_parquet(
+        "t.parquet"
+    )
+    with pytest.warns(UserWarning, match=r"1 gaps in time, the first before row 6 \(2 instead of 1\)"):
+        assert len(load("t.parquet", states=["x"], actions=["u"], time="t")) == 2
+
+
+# D4RL
+
+
+def d4rl_arrays(lengths, *, seed=0):
+    """Rows as D4RL has them, and the episodes that they came from; the second one ended by itself."""
+    episodes = random_episodes(lengths, rewards=True, seed=seed, dtype=np.float32)
+    ends = np.cumsum(lengths) - 1
+    parts = [episodes[number] for number in range(len(episodes))]
+    arrays = {
+        "observations": np.concatenate([part.states[:-1] for part in parts]),
+        "next_observations": np.concatenate([part.states[1:] for part in parts]),
+        "actions": episodes.actions,
+        "rewards": episodes.rewards,
+        "terminals": np.isin(np.arange(sum(lengths)), ends[1:2]),
+        "timeouts": np.isin(np.arange(sum(lengths)), [*ends[:1], *ends[2:]]),
+        "infos/qpos": np.zeros((sum(lengths), 2)),
+    }
+    return arrays, episodes
+
+
+def write_hdf5(path, arrays):
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file[name] = values
+
+
+@pytest.mark.parametrize("without", [(), ("timeouts",), ("timeouts", "terminals"), ("infos/qpos",)])
+def test_d4rl_with_next_observations_is_whole(without):
+    arrays, episodes = d4rl_arrays([5, 3, 7, 1])
+    write_hdf5("data.hdf5", {name: values for name, values in arrays.items() if name not in without})
+    assert_same(load("data.hdf5"), episodes)
+
+
+def test_d4rl_without_next_observations_leaves_out_the_last_action():
+    arrays, episodes = d4rl_arrays([5, 3, 7, 1])
+    del arrays["next_observations"]
+    write_hdf5("data.hdf5", arrays)
+    back = load("data.hdf5")
+    np.testing.assert_array_equal(back.lengths, [4, 2, 6])  # the episode of one row has no step left
+    for number in range(3):
+        np.testing.assert_array_equal(back[number].states, episodes[number].states[:-1])
+        np.testing.assert_array_equal(back[number].actions, episodes[number].actions[:-1])
+        np.testing.assert_array_equal(back[number].rewards, episodes[number].rewards[:-1])
+
+
+def test_d4rl_that_stops_in_the_middle_of_an_episode():
+    arrays, episodes = d4rl_arrays([5, 3, 7])
+    write_hdf5("data.hdf5", {name: values[:12] for name, values in arrays.items()})
+    back = load("data.hdf5")
+    np.testing.assert_array_equal(back.lengths, [5, 3, 4])
+    np.testing.assert_array_equal(back[2].states, episodes[2].states[:5])
+
+
+def test_d4rl_in_pieces(monkeypatch):
+    """Large files are read in pieces: their edges may fall anywhere."""
+    arrays, episodes = d4rl_arrays([5, 3, 7, 1])
+    write_hdf5("with.hdf5", arrays)
+    del arrays["next_observations"]
+    write_hdf5("without.hdf5", arrays)
+    whole = load("without.hdf5")
+    for chunk in range(1, 9):
+        monkeypatch.setattr("multistep.data.hdf5_files.CHUNK", chunk)
+        assert_same(load("with.hdf5"), episodes)
+        assert_same(load("without.hdf5"), whole)
+
+
+def test_d4rl_ends_that_are_not_marked():
+    arrays, episodes = d4rl_arrays([5, 3, 7])
+    arrays["timeouts"][:] = False
+    write_hdf5("data.hdf5", arrays)
+    with pytest.warns(
+        UserWarning, match="1 rows that do not lead to the row after and are not marked as an end, the first is 4"
+    ):
+        assert_same(load("data.hdf5"), episodes)
+    del arrays["timeouts"], arrays["next_observations"]
+    write_hdf5("data.hdf5", arrays)
+    with pytest.warns(UserWarning, match="neither timeouts nor next_observations"):
+        np.testing.assert_array_equal(load("data.hdf5").lengths, [7, 6])
+
+
+def test_d4rl_shuffled_transitions_are_refused():
+    arrays, _ = d4rl_arrays([50])
+    order = np.random.default_rng(0).permutation(50)
+    write_hdf5("data.hdf5", {name: values[order] for name, values in arrays.items()})
+    with pytest.raises(InputError, match="single transitions out of order"):
+        load("data.hdf5")
+
+
+# Minari
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # its recorder's own
+def test_minari_reads_what_minari_wrote():
+    """A dataset of Minari's own recorder, from a real environment."""
+    import gymnasium
+    import minari
+
+    environment = minari.DataCollector(gymnasium.make("Pendulum-v1", max_episode_steps=20))
+    observed = []
+    for seed in range(3):
+        observed.append([environment.reset(seed=seed)[0]])
+        for _ in range(20):
+            observed[-1].append(environment.step(environment.action_space.sample())[0])
+    environment.create_dataset(
+        "pendulum/test-v0",
+        algorithm_name="random",
+        author="a",
+        author_email="a@b.c",
+        code_permalink="-",
+        description="-",
+        eval_env="Pendulum-v1",
+    )
+    environment.close()
+    episodes = load("pendulum/test-v0")
+    np.testing.assert_array_equal(episodes.lengths, [20, 20, 20])
+    np.testing.assert_array_equal(episodes.states, np.concatenate(observed))
+    assert episodes.rewards is not None
+    with pytest.raises(InputError, match=r"no Minari dataset pendulum/test-v1 in .* \(there: pendulum/test-v0\): check the id"):
+        load("pendulum/test-v1")
+    with pytest.raises(InputError, match="There is a dataset pendulum/test-v0 already"):
+        save(episodes, "pendulum/test-v0")
+
+
+def test_minari_reads_what_we_wrote():
+    import minari
+
+    episodes = random_episodes([4, 2], rewards=True, dtype=np.float32)
+    save(episodes, "lab/plant-v3")
+    dataset = minari.load_dataset("lab/plant-v3")
+    assert (dataset.total_episodes, dataset.total_steps) == (2, 6)
+    for number, episode in enumerate(dataset.iterate_episodes()):
+        np.testing.assert_array_equal(episode.observations, episodes[number].states)
+        np.testing.assert_array_equal(episode.rewards, episodes[number].rewards)
+        assert episode.truncations[-1]
+
+
+# Bad input
+
+
+def write(path, content):
+    with open(path, "wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+
+
+ROWS = "".join(f"{row},1\n" for row in range(1, 731))
 
 
 @pytest.mark.parametrize(
@@ -58,86 +295,219 @@ def bad(tmp_path, name, content):
     [
         ("empty.csv", "", ["is empty"]),
         ("header.csv", "x,u\n", ["no rows"]),
-        ("text.csv", "x,u\n1,1\noops,1\n3,1\n", ["row 2", "column x", "'oops'"]),
-        ("hole.csv", "x,u\n1,1\n2,\n3,1\n", ["row 2", "column u", "is empty"]),
-        ("inf.csv", "x,u\n1,1\ninf,1\n3,1\n", ["row 2", "column x", "'inf'"]),
+        ("text.csv", "x,u\n1,1\noops,1\n3,1\n", ["row 2", "column x", "'oops'", "repair"]),
+        ("hole.csv", "x,u\n1,1\n2,\n3,1\n", ["row 2", "action u is empty", "repair"]),
+        ("inf.csv", "x,u\n1,1\ninf,1\n3,1\n", ["row 2", "state x is empty, NaN or infinite", "repair"]),
         ("short.csv", "x,u\n1,1\n", ["row 1", "at least two rows"]),
         ("columns.csv", "y,u\n1,1\n2,2\n", ["no column x", "it has y, u"]),
-        ("wide.csv", "x,u\n1,1\n2,2,2\n3,3\n", ["cannot be read"]),
-        ("garbage.npz", b"PK\x03\x04 garbage", ["cannot be read"]),
-        ("thing.xyz", "x", ["'.xyz'", ".npz or .csv"]),
+        ("wider.csv", f"x,u\n{ROWS}731,1,1\n732,1\n", ["row 731 has 3 cells, the header has 2", "repair this row"]),
+        ("narrower.csv", f"x,u\n{ROWS}731\n732,1\n", ["row 731 has 1 cells", "repair this row"]),
+        ("quoted.csv", 'x,u\n"1,5",1\n2,1\n', ["row 1", "'1,5'"]),
+        ("twice.csv", "x,u,x\n1,1,1\n2,2,2\n", ["more than one column named x", "its own name"]),
+        ("blank.csv", "x,u\n,\n,\n", ["are empty", "no episode"]),
+        ("binary.csv", b"x,u\n\xff\xfe\x00\x01\n", ["is not a text file", "UTF-8"]),
+        ("garbage.npz", b"PK\x03\x04 garbage", ["cannot be read", "write it again"]),
+        ("garbage.parquet", b"PAR1 garbage", ["cannot be read", "write it again"]),
+        ("garbage.hdf5", b"\x89HDF\r\n\x1a\n garbage", ["cannot be read", "write it again"]),
+        ("thing.xyz", "x", ["'.xyz'", ".npz, .csv, .parquet, .hdf5"]),
     ],
 )
-def test_bad_files_get_one_sentence_that_names_the_file(tmp_path, name, content, words):
-    path = bad(tmp_path, name, content)
+def test_bad_files_get_one_sentence_that_names_the_file(name, content, words):
+    write(name, content)
     with pytest.raises(InputError) as caught:
-        load(path, states=["x"] if name.endswith("csv") else (), actions=["u"] if name.endswith("csv") else ())
+        load(name, states=["x"] if name.endswith("csv") else (), actions=["u"] if name.endswith("csv") else ())
     message = str(caught.value)
     assert "\n" not in message
     for word in [name, *words]:
         assert word in message
 
 
+@pytest.mark.parametrize("name", ["data.npz", "data.hdf5", "data.parquet"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_truncated_files_are_refused(name, share):
+    save(random_episodes([3000, 2000], rewards=True), name)
+    with open(name, "rb") as file:
+        content = file.read()
+    write(name, content[: int(share * len(content))])
+    with pytest.raises(InputError, match=rf"{name} cannot be read as .*write it again") as caught:
+        load(name)
+    assert "\n" not in str(caught.value)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was executed",))
+
+
+def test_pickles_are_refused_and_never_executed():
+    np.savez("a.npz", states=np.array([[Bomb()]], object), actions=np.zeros((3, 1)), lengths=np.array([2]))
+    with pytest.raises(InputError, match=r"a.npz cannot be read .*without object arrays"):
+        load("a.npz")
+    write("b.npz", np.array([Bomb()], object).dumps())
+    with pytest.raises(InputError, match=r"b.npz cannot be read .*without object arrays"):
+        load("b.npz")
+
+
+def test_npz_without_the_right_arrays():
+    np.savez("a.npz", states=np.zeros((3, 1)))
+    with pytest.raises(InputError, match="no array actions, lengths"):
+        load("a.npz")
+    np.savez("b.npz", states=np.zeros((3, 1)), actions=np.zeros((3, 1)), lengths=np.array([2]))
+    with pytest.raises(InputError, match=r"actions of b.npz has 3 rows, its lengths ask for 2"):
+        load("b.npz")
+    np.savez("d.npz", states=np.full((3, 1), np.nan), actions=np.zeros((2, 1)), lengths=np.array([2]))
+    with pytest.raises(InputError, match=r"d.npz, row 0: the state state_0 is empty, NaN"):
+        load("d.npz")
+    np.savez("e.npz", states=np.array([["1"], ["2"]]), actions=np.zeros((1, 1)), lengths=np.array([1]))
+    with pytest.raises(InputError, match=r"states of e.npz are of type <U1: write them as numbers"):
+        load("e.npz")
+
+
+def test_hdf5_without_the_right_arrays():
+    write_hdf5("a.hdf5", {"states": np.zeros((3, 1))})
+    with pytest.raises(InputError, match=r"a.hdf5 has no array observations, actions \(it has states\)"):
+        load("a.hdf5")
+    write_hdf5("b.hdf5", {"observations": np.zeros((3, 1)), "actions": np.zeros((2, 1))})
+    with pytest.raises(InputError, match=r"actions of b.hdf5 has 2 rows, observations has 3"):
+        load("b.hdf5")
+
+
+@pytest.mark.filterwarnings("ignore:.*do not lead to the row after")  # NaN is not even equal to itself
+@pytest.mark.parametrize("path", ["data.npz", "data.hdf5", "./data-v0"])
+def test_the_place_of_a_missing_value(path):
+    episodes = random_episodes([4, 3])
+    states = episodes.states.copy()
+    states[7, 1] = np.nan  # the third state of the second episode
+    save(episodes.with_states(states), path)
+    row = {"data.npz": 7, "data.hdf5": 6, "./data-v0": 2}[path]
+    with pytest.raises(InputError, match=rf"data.*, row {row}: the state state_1 is empty, NaN or infinite"):
+        load(path)
+
+
+def test_parquet_with_nulls_and_mixed_types():
+    pl.DataFrame({"x": [1.0, None, 3.0, 4.0], "u": [1, 2, 3, 4]}).write_parquet("a.parquet")
+    with pytest.raises(InputError, match=r"a.parquet, row 2: the state x is empty"):
+        load("a.parquet", states=["x"], actions=["u"])
+    pl.DataFrame({"x": [1.0, 2.0], "y": np.array([1, 2], np.float32), "u": [True, False]}).write_parquet("b.parquet")
+    episodes = load("b.parquet", states=["x", "y"], actions=["u"])  # numbers of different kinds are numbers
+    assert episodes.states.dtype == np.float64
+    np.testing.assert_array_equal(episodes.actions, [[1]])
+
+
 def test_missing_files_and_patterns(tmp_path):
-    with pytest.raises(InputError, match=r"There is no file .*absent.csv"):
-        load(tmp_path / "absent.csv")
-    with pytest.raises(InputError, match="No file matches the pattern"):
-        load(str(tmp_path / "*.csv"))
+    with pytest.raises(InputError, match=r"There is no file absent.csv"):
+        load("absent.csv")
+    with pytest.raises(InputError, match=r"No file matches the pattern \*.csv: check the name"):
+        load("*.csv")
     with pytest.raises(InputError, match="is a folder"):
         load(tmp_path)
     with pytest.raises(InputError, match="No files were given"):
         load([])
 
 
-def test_mixed_formats_unnamed_columns_and_options_without_use(tmp_path):
-    save(random_episodes([3]), tmp_path / "a.npz")
-    save(random_episodes([3]), tmp_path / "b.csv")
-    with pytest.raises(InputError, match="different endings"):
-        load([tmp_path / "a.npz", tmp_path / "b.csv"])
-    with pytest.raises(InputError, match=r"which columns of .*b.csv are the states"):
-        load(tmp_path / "b.csv")
+def test_options_without_use_and_names_given_twice():
+    save(random_episodes([3]), "a.npz")
+    save(random_episodes([3]), "b.csv")
+    with pytest.raises(InputError, match=r"which columns of b.csv are the states"):
+        load("b.csv")
     with pytest.raises(InputError, match="leave out episode"):
-        load(tmp_path / "a.npz", episode="episode")
+        load("a.npz", episode="episode")
     with pytest.raises(InputError, match="named more than once"):
-        load(tmp_path / "b.csv", states=["state_0"], actions=["state_0"])
+        load("b.csv", states=["state_0"], actions=["state_0"])
+    with pytest.raises(InputError, match="has no column when"):
+        load("b.csv", states=["state_0"], actions=["action_0"], time="when")
 
 
-def test_an_episode_id_that_comes_back_is_refused(tmp_path):
-    path = bad(tmp_path, "ids.csv", "e,x,u\n0,1,1\n0,2,1\n1,3,1\n1,4,1\n0,5,1\n0,6,1\n")
+def test_overlapping_episode_ids_are_refused():
+    write("ids.csv", "e,x,u\n0,1,1\n0,2,1\n1,3,1\n1,4,1\n0,5,1\n0,6,1\n")
     with pytest.raises(InputError, match="row 5: episode 0 starts a second time"):
-        load(path, states=["x"], actions=["u"], episode="e")
+        load("ids.csv", states=["x"], actions=["u"], episode="e")
+    write("a.csv", "e,x,u\n0,1,1\n0,2,1\n1,3,1\n1,4,1\n")
+    write("b.csv", "e,x,u\n1,1,1\n1,2,1\n2,3,1\n2,4,1\n")
+    with pytest.raises(InputError, match=r"Episode 1 is in a.csv and in b.csv: give each an id of its own"):
+        load(["a.csv", "b.csv"], states=["x"], actions=["u"], episode="e")
 
 
-def test_npz_without_the_right_arrays(tmp_path):
-    np.savez(tmp_path / "a.npz", states=np.zeros((3, 1)))
-    with pytest.raises(InputError, match="no array actions, lengths"):
-        load(tmp_path / "a.npz")
-    np.savez(tmp_path / "b.npz", states=np.zeros((3, 1)), actions=np.zeros((3, 1)), lengths=np.array([2]))
-    with pytest.raises(InputError, match=r"actions of .*b.npz has 3 rows, its lengths ask for 2"):
-        load(tmp_path / "b.npz")
-    np.savez(tmp_path / "c.npz", states=np.array([[None]]), actions=np.zeros((3, 1)), lengths=np.array([2]))
-    with pytest.raises(InputError, match="without object arrays"):
-        load(tmp_path / "c.npz")
-    np.savez(tmp_path / "d.npz", states=np.full((3, 1), np.nan), actions=np.zeros((2, 1)), lengths=np.array([2]))
-    with pytest.raises(InputError, match=r"d.npz: The states of episode 0 .* step 0, column 0"):
-        load(tmp_path / "d.npz")
+def test_files_with_other_columns_do_not_go_together():
+    save(random_episodes([3]), "a.npz")
+    save(random_episodes([3], state_size=2), "b.npz")
+    save(random_episodes([3], rewards=True), "c.npz")
+    with pytest.raises(InputError, match=r"b.npz and a.npz have different columns"):
+        load(["a.npz", "b.npz"])
+    with pytest.raises(InputError, match=r"Only one of a.npz and c.npz has rewards"):
+        load(["a.npz", "c.npz"])
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path):
-    path = tmp_path / "file.txt"
-    write_text(path, "before")
+    write_text(tmp_path / "file.txt", "before")
 
     def fail():
-        with replacing(path) as temporary:
+        with replacing(tmp_path / "file.txt") as temporary:
             temporary.write_text("half")
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
         fail()
-    assert path.read_text() == "before"
+    assert (tmp_path / "file.txt").read_text() == "before"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.txt"]
-    with pytest.raises(InputError, match="can be written end in"):
+    with pytest.raises(InputError, match="can be written ends in"):
         save(random_episodes([3]), tmp_path / "x.mat")
     (tmp_path / "blocked").write_text("")
     with pytest.raises(InputError, match="Cannot write"):
         save(random_episodes([3]), tmp_path / "blocked" / "x.npz")
+
+
+FULL_DISK = """
+import resource, sys
+import numpy as np
+import multistep as ms
+
+rng = np.random.default_rng(0)
+episodes = ms.Episodes.of([(rng.standard_normal((20_001, 3)), rng.standard_normal((20_000, 2)))])
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    ms.save(episodes, sys.argv[1])
+except ms.InputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("path", FORMATS)
+def test_on_a_full_disk_nothing_half_written_stays(tmp_path, path):
+    """No file may grow past 100 kB in that process: its writes fail in the middle, as on a full disk."""
+    (tmp_path / "minari").mkdir()
+    answer = subprocess.run([sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, cwd=tmp_path)
+    assert answer.stdout.startswith(f"Cannot write {path.removeprefix('./') if path.startswith('data') else path}"), (
+        answer.stderr
+    )
+    assert "free some space" in answer.stdout
+    left = [entry for entry in tmp_path.rglob("*") if entry.is_file()]
+    assert left == []
+
+
+READ_WITHIN = """
+import resource, sys
+import multistep as ms
+
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+ms.load(sys.argv[1])
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+"""
+
+
+@pytest.mark.parametrize("path", ["data.hdf5", "data.parquet", "data.npz"])
+def test_reading_stays_within_two_and_a_half_times_the_size(tmp_path, path):
+    """100 MB here; with 1 GB the shares are smaller still, since the working memory does not grow."""
+    rng = np.random.default_rng(0)
+    episodes = random_episodes([2], state_size=17, action_size=6)
+    lengths = np.full(1000, 1000)
+    episodes = type(episodes)(
+        states=rng.standard_normal((lengths.sum() + len(lengths), 17), np.float32),
+        actions=rng.standard_normal((lengths.sum(), 6), np.float32),
+        lengths=lengths,
+        state_names=episodes.state_names,
+        action_names=episodes.action_names,
+    )
+    save(episodes, path)
+    answer = subprocess.run([sys.executable, "-c", READ_WITHIN, path], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) < 2.5 * (tmp_path / path).stat().st_size

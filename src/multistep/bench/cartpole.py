@@ -18,7 +18,8 @@ from multistep.evaluation import R2Bar, score
 from multistep.losses import Uniform
 from multistep.process import available_cores, keep_compiled_programs, use_one_thread
 from multistep.studies.run_folder import Row, fit_summary, plain, score_summary, write_json, write_run
-from multistep.tasks import cartpole
+from multistep.tasks import CARTPOLE
+from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, PAPER, FitConfig, fit
 
 HORIZON = 100
@@ -51,7 +52,7 @@ class CartpoleBenchConfig:
     """Which fits to run."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds of noise, split and training; the 50 episodes are the same for all."""
-    data_seed: int = cartpole.DATASET_SEED
+    data_seed: int = CARTPOLE_RANDOM_SEED
     """Seed of the episodes."""
     epochs: int | None = None
     """Epochs of every fit (default: those of its preset)."""
@@ -77,7 +78,7 @@ def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
 def _data(noise: float, seed: int, data_seed: int) -> tuple[Episodes, ...]:
     """Train, valid and test (36, 4 and 10) of the 50 noisy episodes."""
     noise_key, split_key = jax.random.split(jax.random.key(seed))
-    clean = cartpole.collect_random(50, key=jax.random.key(data_seed))
+    clean = CARTPOLE.collect_random(50, key=jax.random.key(data_seed))
     return split(add_noise(clean, noise, key=noise_key), (36, 4, 10), key=split_key)
 
 
@@ -97,7 +98,7 @@ def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
         "entry": name,
         "seed": seed,
         **score_summary(score(fitted.model, test, horizon=HORIZON)),
-        **{f"ceiling_{key}": value for key, value in score_summary(cartpole.ceiling(test, horizon=HORIZON)).items()},
+        **{f"ceiling_{key}": value for key, value in score_summary(CARTPOLE.ceiling(test, horizon=HORIZON)).items()},
         **fit_summary(fitted),
     }
     write_json(done, {"settings": settings, "row": row})

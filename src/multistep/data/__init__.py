@@ -1,11 +1,15 @@
 """Episodes: in memory, in files, with noise, in parts and as windows."""
 
+from multistep.data.columns import Columns as Columns
 from multistep.data.episodes import Episode as Episode
 from multistep.data.episodes import Episodes as Episodes
 from multistep.data.episodes import cut as cut
 from multistep.data.files import load as load
+from multistep.data.files import read as read
 from multistep.data.files import save as save
 from multistep.data.noise import add_noise as add_noise
+from multistep.data.recording import Recording as Recording
+from multistep.data.recording import as_episodes as as_episodes
 from multistep.data.splits import folds as folds
 from multistep.data.splits import split as split
 from multistep.data.windows import Window as Window

@@ -35,6 +35,17 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def reserve(path: Path, size: int) -> None:
+    """Raise `OSError` unless a file of this size can be written here: for libraries that do not survive a full disk."""
+    if not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        with open(path, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+    finally:
+        path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically."""
     with replacing(path) as temporary:

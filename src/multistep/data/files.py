@@ -1,13 +1,22 @@
-"""`load` and `save`: episodes in and out of files, by the ending of their names."""
+"""`load` and `save`: episodes in and out of files, by the ending of their names; Minari's datasets by their ids."""
 
 import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from multistep.data.csv_files import load_csv, save_csv
+from multistep.data.columns import Columns
+from multistep.data.csv_files import read_csv, save_csv
 from multistep.data.episodes import Episodes
-from multistep.data.npz_files import load_npz, save_npz
+from multistep.data.hdf5_files import read_hdf5, save_hdf5
+from multistep.data.minari_files import is_minari, read_minari, save_minari
+from multistep.data.npz_files import read_npz, save_npz
+from multistep.data.parquet_files import read_parquet, save_parquet
+from multistep.data.recording import Recording, as_episodes, check_alike
 from multistep.errors import InputError
+
+READERS = {".npz": read_npz, ".csv": read_csv, ".parquet": read_parquet, ".hdf5": read_hdf5, ".h5": read_hdf5}
+WRITERS = {".npz": save_npz, ".csv": save_csv, ".parquet": save_parquet, ".hdf5": save_hdf5, ".h5": save_hdf5}
+ENDINGS = ".npz, .csv, .parquet, .hdf5 or .h5, or a Minari dataset, whose id ends in -v0, -v1, ..."
 
 
 def load(
@@ -17,48 +26,72 @@ def load(
     actions: Sequence[str] = (),
     rewards: str | None = None,
     episode: str | None = None,
+    time: str | None = None,
 ) -> Episodes:
-    """The episodes in these files: names or patterns such as `logs/*.csv`, all of one format.
+    """The episodes in these files: names or patterns such as `logs/*.csv`, or the id or folder of a Minari dataset.
 
-    A `.csv` file is one episode, or several told apart by the column `episode`; `states`, `actions` and `rewards` name
-    its columns. A `.npz` file written by `save` knows its columns; naming some picks those.
+    A table (`.csv`, `.parquet`) is one episode, or several told apart by the column `episode`; `states`, `actions` and
+    `rewards` name its columns, and `time` one that is checked: it must increase, and a gap starts a new episode. Experiments
+    that stand side by side in a table are named together: `states=["y=y1,y2"], actions=["u=u1,u2"]`. All other formats, and
+    a `.parquet` file written by `save`, know their columns; naming some picks those.
     """
-    paths = _expand([files] if isinstance(files, str | Path) else files)
-    endings = sorted({path.suffix for path in paths})
-    if len(endings) > 1:
-        raise InputError(f"The files have different endings ({', '.join(endings)}): load one format at a time.")
-    if endings == [".csv"]:
-        return load_csv(paths, states=states, actions=actions, rewards=rewards, episode=episode)
-    if endings == [".npz"]:
-        for option, value in (("rewards", rewards), ("episode", episode)):
-            if value is not None:
-                raise InputError(f"{paths[0]} is a .npz file, which says itself what its {option} are: leave out {option}.")
-        return load_npz(paths, states=states, actions=actions)
-    raise InputError(f"{paths[0]} ends in '{endings[0]}': files that can be read end in .npz or .csv.")
+    return as_episodes(read(files, Columns(tuple(states), tuple(actions), rewards, episode, time)))
+
+
+def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:
+    """What the files hold, not yet checked for missing values."""
+    recordings = []
+    for name in _expand([files] if isinstance(files, str | Path) else files):
+        if is_minari(name):
+            _refuse(name, columns, ("rewards", "episode", "time"))
+            recordings += read_minari(name, columns)
+            continue
+        path = Path(name)
+        if path.suffix not in READERS:
+            raise InputError(f"{path} ends in '{path.suffix}': files that can be read end in {ENDINGS}.")
+        if path.suffix not in (".csv", ".parquet"):
+            _refuse(name, columns, ("rewards", "episode", "time"))
+        recordings += READERS[path.suffix](path, columns)
+    check_alike(recordings)
+    return recordings
 
 
 def save(episodes: Episodes, path: str | Path) -> None:
-    """Write the episodes to one `.npz` or `.csv` file, whole or not at all."""
-    path = Path(path)
-    writers = {".npz": save_npz, ".csv": save_csv}
-    if path.suffix not in writers:
-        raise InputError(f"{path} ends in '{path.suffix}': files that can be written end in .npz or .csv.")
-    writers[path.suffix](episodes, path)
+    """Write the episodes to one file, or to a new Minari dataset, whole or not at all.
+
+    The format follows from the ending: `.npz`, `.csv`, `.parquet`, `.hdf5` (D4RL's layout), or `-v0` for a Minari id.
+    """
+    if Path(path).suffix in WRITERS:
+        WRITERS[Path(path).suffix](episodes, Path(path))
+    elif is_minari(path):
+        save_minari(episodes, path)
+    else:
+        raise InputError(f"{path} ends in '{Path(path).suffix}': what can be written ends in {ENDINGS}.")
 
 
-def _expand(names: Sequence[str | Path]) -> list[Path]:
-    paths: list[Path] = []
+def _refuse(name: str, columns: Columns, options: Sequence[str]) -> None:
+    for option in options:
+        if getattr(columns, option) is not None:
+            raise InputError(f"{name} says itself what its episodes and rewards are: leave out {option}.")
+
+
+def _expand(names: Sequence[str | Path]) -> list[str]:
+    """The files behind names and patterns, and the Minari datasets as they are."""
+    found: list[str] = []
     for name in map(str, names):
-        found = [name] if Path(name).exists() else sorted(glob.glob(name, recursive=True))
-        if not found:
+        if is_minari(name):
+            found.append(name)
+            continue
+        matches = [name] if Path(name).exists() else sorted(glob.glob(name, recursive=True))
+        if not matches:
             what = "No file matches the pattern" if glob.has_magic(name) else "There is no file"
             raise InputError(f"{what} {name}: check the name and the folder it is looked for in ({Path.cwd()}).")
-        paths += map(Path, found)
-    if not paths:
+        found += matches
+    if not found:
         raise InputError("No files were given: name at least one.")
-    for path in paths:
-        if path.is_dir():
+    for path in map(Path, found):
+        if path.is_dir() and not is_minari(path):
             raise InputError(f"{path} is a folder: name the files in it, for example {path}/*.csv.")
-        if path.stat().st_size == 0:
+        if path.is_file() and path.stat().st_size == 0:
             raise InputError(f"{path} is empty: it holds no episode.")
-    return paths
+    return found

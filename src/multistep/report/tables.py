@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.table import Table
+from rich.table import Column, Table
 
 NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulator"}
 
@@ -45,6 +45,44 @@ def score_table(out: Path) -> Table:
         curve = rows.filter(pl.col("model") == name)
         values = [f"{curve.filter(pl.col('horizon') == h)['r2'].item():.3f}" for h in horizons]
         table.add_row(NAMES.get(name, name), *values, f"{curve['r2'].mean():.3f}", f"{curve['diverged'].max():.1%}")
+    return table
+
+
+def inspect_sentence(summary: dict[str, Any]) -> str:
+    """How much data there is, in one sentence."""
+    shortest, longest = summary["shortest"], summary["longest"]
+    lengths = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
+    files = "one file" if summary["files"] == 1 else f"{summary['files']} files"
+    sentence = f"{summary['episodes']} episodes of {lengths} steps in {files}, {summary['steps']} steps in all"
+    if summary["return_mean"] is not None:
+        sentence += f"; returns {summary['return_mean']:.4g} +- {summary['return_deviation']:.4g}"
+    if summary["time"] is not None:
+        time = summary["time"]
+        sentence += f"; time step {time['usual_step']:.4g} ({time['shortest_step']:.4g} to {time['longest_step']:.4g}), "
+        sentence += f"{time['gaps']} gaps"
+    sentence += f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
+    return sentence + "."
+
+
+def inspect_table(out: Path) -> Table:
+    """One line per column of the data, from `out/rows.csv`."""
+    table = Table("", "column", "lowest", "highest", "mean", "noise up to", "remarks")
+    for row in pl.read_csv(out / "rows.csv").iter_rows(named=True):
+        remarks = [f"{row['missing']} missing"] if row["missing"] else []
+        remarks += ["constant"] if row["constant"] else []
+        remarks += [f"same as {row['same_as']}"] if row["same_as"] else []
+        noise = "" if row["noise_of_range"] is None else f"{row['noise_of_range']:.2%}"
+        numbers = [f"{row[name]:.4g}" for name in ("lowest", "highest", "mean")]
+        table.add_row(row["kind"], row["name"], *numbers, noise, ", ".join(remarks))
+    return table
+
+
+def datasets_table(rows: list[dict[str, Any]]) -> Table:
+    """The catalogue, one line per dataset."""
+    table = Table(Column("dataset", no_wrap=True), "split", "policy", "returns")
+    for row in rows:
+        returns = f"{row['return_mean']:.1f} +- {row['return_deviation']:.1f}" if row["present"] else "not collected"
+        table.add_row(row["name"], row["split"], row["policy"], returns)
     return table
 
 

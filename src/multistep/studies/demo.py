@@ -12,7 +12,8 @@ from multistep.dynamics import save_model
 from multistep.evaluation import R2Bar, Scores, score
 from multistep.losses import Uniform
 from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
-from multistep.tasks import cartpole
+from multistep.tasks import CARTPOLE
+from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, Fit, FitConfig, Outcome, fit
 
 
@@ -24,13 +25,13 @@ class DemoConfig:
     """Folder for the results."""
     episodes: int = 50
     """Random-policy episodes to collect: 36 of 50 for training, 4 for validation, 10 for the test."""
-    steps: int = cartpole.EPISODE_STEPS
+    steps: int = CARTPOLE.episode_steps
     """Steps of each episode."""
     noise: float = 0.02
     """Deviation of the noise on every observation, as a share of each state's range."""
     score_horizon: int = 100
     """Steps ahead to score."""
-    data_seed: int = cartpole.DATASET_SEED
+    data_seed: int = CARTPOLE_RANDOM_SEED
     """Seed of the episodes."""
     seed: int = 0
     """Seed of noise, split and training."""
@@ -44,7 +45,7 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
     """Run the demo, leave its rows in `config.out` and return the summary; nothing is returned if it was interrupted."""
     started = time.perf_counter()
     noise_key, split_key, fit_key = jax.random.split(jax.random.key(config.seed), 3)
-    clean = cartpole.collect_random(config.episodes, key=jax.random.key(config.data_seed), num_steps=config.steps)
+    clean = CARTPOLE.collect_random(config.episodes, key=jax.random.key(config.data_seed), num_steps=config.steps)
     train, valid, test = split(add_noise(clean, config.noise, key=noise_key), (0.72, 0.08, 0.2), key=split_key)
     rows, summary = [], {}
     for name, fit_config in (("one_step", config.one_step), ("multi_step", config.multi_step)):
@@ -56,7 +57,7 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
         _keep(folder, fitted)
         rows += score_rows(name, scores)
         summary[name] = {"horizon": fit_config.horizon, **score_summary(scores), **fit_summary(fitted)}
-    scores: Scores = cartpole.ceiling(test, horizon=config.score_horizon)
+    scores: Scores = CARTPOLE.ceiling(test, horizon=config.score_horizon)
     rows += score_rows("ceiling", scores)
     summary |= {"ceiling": score_summary(scores), "noise": config.noise, "seconds": time.perf_counter() - started}
     write_run(config.out, "demo", config, rows, summary)

@@ -1,15 +1,16 @@
 """`multistep fit`: a model from the user's own files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import tyro
 
-from multistep.data import cut, load, split
+from multistep.data import Columns, split
 from multistep.dynamics import save_model
 from multistep.evaluation import R2Bar, longest_horizon, score
+from multistep.studies.episode_files import read_episodes
 from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
 from multistep.training import DEFAULT, FitConfig, Outcome, Preset, fit
 
@@ -19,13 +20,14 @@ class FitFilesConfig:
     """Fit a model to episodes in files and score it on held-out episodes."""
 
     files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
-    """Files with episodes, .csv or .npz; patterns such as 'logs/*.csv' are expanded."""
-    states: tuple[str, ...] = ()
-    """Columns that make the state (.npz: all by default)."""
-    actions: tuple[str, ...] = ()
-    """Columns that make the action (.npz: all by default)."""
-    episode: str | None = None
-    """Column of a .csv file that tells its episodes apart (default: one episode per file)."""
+    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari dataset, or a
+    dataset of the paper by its name."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what; all other formats know their columns, and naming some picks those."""
+    noise: tuple[float, ...] = ()
+    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
+    noise_seed: int = 0
+    """Seed of that noise."""
     cut: int | None = None
     """Cut long recordings into episodes of this many steps, so that they can be split."""
     split: tuple[float, float, float] = (0.7, 0.1, 0.2)
@@ -45,9 +47,7 @@ class FitFilesConfig:
 def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
-    episodes = load(config.files, states=config.states, actions=config.actions, episode=config.episode)
-    if config.cut is not None:
-        episodes = cut(episodes, config.cut)
+    episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
     train, valid, test = split(episodes, config.split, key=split_key)
     horizon = min(config.score_horizon, longest_horizon(test))
     validation = R2Bar(min(50, horizon))

@@ -1,14 +1,15 @@
 """`multistep score`: a saved model on the user's own files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from multistep.data import load
+from multistep.data import Columns
 from multistep.dynamics import load_model
 from multistep.evaluation import longest_horizon, score
+from multistep.studies.episode_files import read_episodes
 from multistep.studies.run_folder import score_rows, score_summary, write_run
 
 
@@ -19,13 +20,14 @@ class ScoreFilesConfig:
     model: Annotated[Path, tyro.conf.Positional]
     """The model.safetensors that a fit has left."""
     files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
-    """Files with episodes, .csv or .npz; patterns such as 'logs/*.csv' are expanded."""
-    states: tuple[str, ...] = ()
-    """Columns that make the state (default: those that the model was trained on)."""
-    actions: tuple[str, ...] = ()
-    """Columns that make the action (default: those that the model was trained on)."""
-    episode: str | None = None
-    """Column of a .csv file that tells its episodes apart (default: one episode per file)."""
+    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari dataset, or a
+    dataset of the paper by its name."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what; states and actions are those that the model was trained on unless named."""
+    noise: tuple[float, ...] = ()
+    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
+    noise_seed: int = 0
+    """Seed of that noise."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if no episode is that long)."""
     out: Path = Path("runs/score")
@@ -35,8 +37,12 @@ class ScoreFilesConfig:
 def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     """Score, leave the rows in `config.out` and return the summary."""
     model = load_model(config.model)
-    states, actions = config.states or model.state_names, config.actions or model.action_names
-    episodes = load(config.files, states=states, actions=actions, episode=config.episode)
+    columns = replace(
+        config.columns,
+        states=config.columns.states or model.state_names,
+        actions=config.columns.actions or model.action_names,
+    )
+    episodes = read_episodes(config.files, columns, noise=config.noise, noise_seed=config.noise_seed)
     horizon = min(config.score_horizon, longest_horizon(episodes))
     scores = score(model, episodes, horizon=horizon)
     summary = {"model": score_summary(scores), "episodes": len(episodes), "score_horizon": horizon}

@@ -1,0 +1,1 @@
+"""Policies; they need the extra `agents`."""

@@ -1,0 +1,137 @@
+"""Soft actor-critic on the real environment: what the HalfCheetah datasets of the paper were collected with.
+
+Its hyper-parameters are sbx's defaults. Training goes in stages of a few episodes. Every stage starts from a seed of its own
+and ends with a checkpoint, so that a killed training goes on from the last one and sees the episodes that it would have seen.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multistep.data import Episode, Episodes
+from multistep.errors import InputError
+from multistep.tasks.task import Task
+
+if TYPE_CHECKING:
+    from sbx import SAC
+
+BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+
+def train(
+    task: Task,
+    *,
+    num_episodes: int,
+    seed: int,
+    folder: Path,
+    stage_episodes: int = 10,
+    on_steps: Callable[[int], None] = lambda steps: None,
+) -> tuple["SAC", Episodes]:
+    """The agent after `num_episodes` episodes, and those episodes: its whole replay buffer.
+
+    `folder` keeps the last checkpoint; `on_steps` is told how many steps have been taken.
+    """
+    if num_episodes < 1 or num_episodes % stage_episodes:
+        raise InputError(f"Training goes in stages of {stage_episodes} episodes: {num_episodes} is no multiple of that.")
+    agent = _new_agent(task, num_episodes * task.episode_steps)
+    agent, stages_done = _last_checkpoint(folder, agent)
+    on_steps(agent.num_timesteps)
+    for stage in range(stages_done, num_episodes // stage_episodes):
+        agent.set_random_seed(_stage_seed(seed, stage))
+        agent._last_obs = None  # so that the stage starts with an episode of its own seed
+        agent.learn(stage_episodes * task.episode_steps, callback=_reporter(on_steps), reset_num_timesteps=False)
+        _keep_checkpoint(folder, agent, stage + 1)
+    return agent, _buffered_episodes(agent.replay_buffer, task)
+
+
+def act(agent: "SAC", task: Task, *, num_episodes: int, seed: int) -> Episodes:
+    """Episodes of the agent's stochastic policy in the real environment, all of them side by side."""
+    environments = [task.make() for _ in range(num_episodes)]
+    seeds = np.random.SeedSequence(seed).generate_state(num_episodes) >> 1
+    states = [np.stack([environment.reset(seed=int(s))[0] for environment, s in zip(environments, seeds, strict=True)])]
+    actions, rewards = [], []
+    for _ in range(task.episode_steps):
+        chosen, _ = agent.predict(states[-1], deterministic=False)
+        moments = [environment.step(action) for environment, action in zip(environments, chosen, strict=True)]
+        states.append(np.stack([moment[0] for moment in moments]))
+        actions.append(chosen)
+        rewards.append([moment[1] for moment in moments])
+    parts = (np.asarray(values, np.float32).swapaxes(0, 1) for values in (states, actions, rewards))
+    return Episodes.of(map(Episode, *parts), state_names=task.state_names, action_names=task.action_names)
+
+
+def _new_agent(task: Task, num_steps: int) -> "SAC":
+    try:
+        from sbx import SAC
+    except ImportError as error:
+        raise InputError(
+            "Training an agent needs sbx: install multistep with the extra 'agents' (multistep[agents])."
+        ) from error
+    # The buffer is only as long as it will be filled; all else is the default.
+    return SAC("MlpPolicy", task.make(), buffer_size=num_steps, seed=0)
+
+
+def _stage_seed(seed: int, stage: int) -> int:
+    return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0] >> 1)
+
+
+def _reporter(on_steps: Callable[[int], None]) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
+    def report(variables: dict[str, Any], _: dict[str, Any]) -> bool:
+        on_steps(variables["self"].num_timesteps)
+        return True
+
+    return report
+
+
+def _buffered_episodes(buffer: Any, task: Task) -> Episodes:
+    """The episodes in a replay buffer that has never been full and holds whole episodes only."""
+    shape = (buffer.size() // task.episode_steps, task.episode_steps, -1)
+    before, actions, after, rewards = (
+        values[: buffer.size()].astype(np.float32).reshape(shape)
+        for values in (buffer.observations, buffer.actions, buffer.next_observations, buffer.rewards)
+    )
+    states = np.concatenate([before, after[:, -1:]], axis=1)
+    episodes = map(Episode, states, actions, rewards[..., 0])
+    return Episodes.of(episodes, state_names=task.state_names, action_names=task.action_names)
+
+
+def _keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
+    """Write the checkpoint of this stage whole, then remove the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(".writing_*"):
+        shutil.rmtree(leftover)
+    temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing_"))
+    buffer: Any = agent.replay_buffer
+    try:
+        agent.save(temporary / "agent.zip")
+        filled = {name: getattr(buffer, name)[: buffer.size()] for name in BUFFER_ARRAYS}
+        np.savez(temporary / "buffer.npz", allow_pickle=False, **filled)
+    except OSError as error:
+        shutil.rmtree(temporary)
+        raise InputError(f"Cannot write to {folder}: {error.strerror or error}; free some space and start again.") from error
+    os.replace(temporary, folder / f"stage_{stage:04d}")
+    for old in sorted(folder.glob("stage_*"))[:-1]:
+        shutil.rmtree(old)
+
+
+def _last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
+    """The agent and its buffer as the last finished stage left them, and the number of that stage."""
+    checkpoints = sorted(folder.glob("stage_*"))
+    if not checkpoints:
+        return agent, 0
+    resumed = type(agent).load(checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size)
+    buffer: Any = resumed.replay_buffer
+    with np.load(checkpoints[-1] / "buffer.npz", allow_pickle=False) as filled:
+        buffer.pos = len(filled["rewards"])
+        if buffer.pos > agent.buffer_size:
+            raise InputError(f"{folder} holds a longer training than was asked for: delete it or ask for more episodes.")
+        for name in BUFFER_ARRAYS:
+            getattr(buffer, name)[: buffer.pos] = filled[name]
+    # A buffer filled to its end would start again at its beginning.
+    buffer.full, buffer.pos = buffer.pos == agent.buffer_size, buffer.pos % agent.buffer_size
+    return resumed, int(checkpoints[-1].name.removeprefix("stage_"))

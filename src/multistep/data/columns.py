@@ -1,0 +1,85 @@
+"""Which columns of a table are what: `x`, a new name for a column, or one name for columns side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from multistep.errors import InputError
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How to read a table (.csv, .parquet)."""
+
+    states: tuple[str, ...] = ()
+    """Columns that make the state. NAME=COLUMN renames one; NAME=FIRST,SECOND reads experiments that stand side by side."""
+    actions: tuple[str, ...] = ()
+    """Columns that make the action, written like the states."""
+    rewards: str | None = None
+    """Column of the rewards, if there is one."""
+    episode: str | None = None
+    """Column that tells the episodes of a file apart (default: one episode per file)."""
+    time: str | None = None
+    """Column of the time: it must increase, and where a sample is missing a new episode starts."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The columns of one of the experiments that stand side by side in a table; mostly there is one."""
+
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    rewards: str | None
+    own: tuple[str, ...]
+    """Those of its columns that are not shared with the other experiments: where they are empty, it has ended."""
+
+
+def experiments(
+    source: str, columns: Columns, available: Sequence[str]
+) -> tuple[list[Experiment], tuple[str, ...], tuple[str, ...]]:
+    """The experiments in a table with these columns, and the names of states and actions."""
+    for option, words in (("states", columns.states), ("actions", columns.actions)):
+        if not words:
+            raise InputError(
+                f"Say which columns of {source} are the {option} (--{option} on the command line); it has "
+                f"{', '.join(filter(None, available))}."
+            )
+    rewards = [columns.rewards] if columns.rewards else []
+    parsed = [_parse(source, word, available) for word in (*columns.states, *columns.actions, *rewards)]
+    counts = {len(found) for _, found in parsed} - {1}
+    if len(counts) > 1:
+        raise InputError(
+            f"The columns named for {source} stand for {' and '.join(map(str, sorted(counts)))} experiments side by side: "
+            "give each name one column or as many as there are experiments."
+        )
+    names = [name for name, _ in parsed]
+    used = [column for _, found in parsed for column in found]
+    for words in (names, used):
+        twice = sorted({word for word in words if words.count(word) > 1})
+        if twice:
+            raise InputError(f"{', '.join(twice)} is named more than once among states, actions and rewards: name it once.")
+    first_action = len(columns.states)
+    first_reward = first_action + len(columns.actions)
+    side_by_side = []
+    for number in range(max(counts, default=1)):
+        chosen = [found[min(number, len(found) - 1)] for _, found in parsed]
+        side_by_side.append(
+            Experiment(
+                states=tuple(chosen[:first_action]),
+                actions=tuple(chosen[first_action:first_reward]),
+                rewards=chosen[-1] if rewards else None,
+                own=tuple(found[number] for _, found in parsed if len(found) > 1) or tuple(chosen),
+            )
+        )
+    return side_by_side, tuple(names[:first_action]), tuple(names[first_action:first_reward])
+
+
+def _parse(source: str, word: str, available: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Name and columns of one word; a column whose own name has the signs of this notation is taken as it is."""
+    if word in available:
+        return word, (word,)
+    name, is_mapping, listed = word.partition("=")
+    columns = tuple(column.strip() for column in listed.split(",")) if is_mapping else (word,)
+    absent = [column for column in columns if column not in available]
+    if absent:
+        raise InputError(f"{source} has no column {', '.join(absent)}; it has {', '.join(filter(None, available))}.")
+    return name.strip(), columns

@@ -1,0 +1,165 @@
+"""Episodes in Minari's datasets, by id (`D4RL/pen/human-v2`) or by the path of their folder."""
+
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multistep.data.atomic import reserve
+from multistep.data.columns import Columns
+from multistep.data.episodes import Episodes
+from multistep.data.recording import Recording, as_floats, column_names
+from multistep.errors import InputError, reason_of
+
+ID = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
+METADATA = "multistep"  # where names of columns are kept, and whether there are rewards; other readers ignore it
+
+
+def is_minari(name: str | Path) -> bool:
+    """Whether this names a Minari dataset rather than a file: an id, or a folder with Minari's metadata."""
+    path = Path(name)
+    return (path / "data" / "metadata.json").is_file() or (
+        not path.exists() and ID.fullmatch(str(name).lstrip("./")) is not None
+    )
+
+
+def read_minari(name: str, columns: Columns) -> list[Recording]:
+    """The episodes of one dataset, with the named columns or all of them."""
+    import minari
+
+    folder = Path(name)
+    if not folder.is_dir():
+        folder = _root() / name
+        if not (folder / "data").is_dir():
+            there = ", ".join(minari.list_local_datasets()) or "none"
+            raise InputError(
+                f"There is no Minari dataset {name} in {_root()} (there: {there}): check the id, or fetch it with "
+                f"'minari download {name}'."
+            )
+    try:
+        dataset = minari.MinariDataset(folder / "data")
+        return [_recording(name, dataset).pick(columns.states, columns.actions)]
+    except (OSError, ValueError, KeyError, AssertionError, RuntimeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{name} cannot be read as a Minari dataset ({reason_of(error)}): download or write it again."
+        ) from error
+
+
+def save_minari(episodes: Episodes, name: str | Path) -> None:
+    """Write a new dataset, whole or not at all: in Minari's own folder, or at a path if the name starts with / or a dot."""
+    is_path = str(name).startswith(("/", "."))
+    target = Path(name) if is_path else _root() / name
+    if target.exists():
+        raise InputError(f"There is a dataset {name} already: choose another version, or delete {target}.")
+    dataset_id = target.name if is_path else str(name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not list it.
+    staging = Path(tempfile.mkdtemp(dir=target.parent.resolve(), prefix=".writing_"))
+    try:
+        # HDF5 does not survive a disk that is full: better not to begin.
+        reserve(staging / "reserved", _size(episodes))
+        with _minari_root(staging), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice on metadata that nobody has
+            _create(episodes, dataset_id)
+        os.replace(staging / dataset_id, target)
+    except OSError as error:
+        raise InputError(f"Cannot write {name}: {error.strerror or error}; free some space or choose another place.") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _size(episodes: Episodes) -> int:
+    """What the dataset will take at most: five arrays and a group per episode beside the data."""
+    return int(1.1 * (episodes.states.nbytes + episodes.actions.nbytes + 10 * episodes.num_steps)) + 20_000 * len(episodes)
+
+
+def _create(episodes: Episodes, dataset_id: str) -> None:
+    import minari
+    from gymnasium.spaces import Box
+    from minari.data_collector import EpisodeBuffer
+
+    observation_space, action_space = (
+        Box(-np.inf, np.inf, (values.shape[1],), values.dtype)  # pyright: ignore[reportArgumentType]
+        for values in (episodes.states, episodes.actions)
+    )
+    buffers = []
+    for number in range(len(episodes)):
+        states, actions, rewards = episodes[number]
+        last = np.arange(len(actions)) == len(actions) - 1
+        buffers.append(
+            EpisodeBuffer(
+                id=number,
+                observations=states,  # pyright: ignore[reportArgumentType] - arrays are what is stored in the end
+                actions=actions,  # pyright: ignore[reportArgumentType]
+                rewards=np.zeros(len(actions)) if rewards is None else rewards,  # pyright: ignore[reportArgumentType]
+                terminations=np.zeros_like(last),  # pyright: ignore[reportArgumentType]
+                truncations=last,  # pyright: ignore[reportArgumentType]
+            )
+        )
+    dataset = minari.create_dataset_from_buffers(
+        dataset_id,
+        buffers,
+        observation_space=observation_space,
+        action_space=action_space,
+        description="Written by multistep.",
+        algorithm_name="unknown",
+        author={"unknown"},
+    )
+    names = {"states": episodes.state_names, "actions": episodes.action_names, "rewards": episodes.rewards is not None}
+    dataset.storage.update_metadata({METADATA: names})
+
+
+def _recording(source: str, dataset: Any) -> Recording:
+    for space in (dataset.observation_space, dataset.action_space):
+        if len(space.shape or ()) != 1:
+            raise InputError(f"{source} has observations or actions in {space}: only arrays with one axis can be used.")
+    names = dataset.storage.metadata.get(METADATA, {})
+    parts = [(episode.observations, episode.actions, episode.rewards) for episode in dataset.iterate_episodes()]
+    if not parts:
+        raise InputError(f"{source} has no episodes.")
+    lengths = np.array([len(actions) for _, actions, _ in parts])
+    for number, (observations, actions, _) in enumerate(parts):
+        if len(observations) != len(actions) + 1:
+            raise InputError(
+                f"Episode {number} of {source} has {len(observations)} observations and {len(actions)} actions: write it again."
+            )
+    states, actions, rewards = (np.concatenate([np.asarray(part[index]) for part in parts]) for index in range(3))
+    return Recording(
+        source=source,
+        states=as_floats(source, "observations", states, 2),
+        actions=as_floats(source, "actions", actions, 2),
+        rewards=as_floats(source, "rewards", rewards, 1) if names.get("rewards", True) else None,
+        lengths=lengths,
+        first_rows=np.zeros(len(lengths), int),
+        state_names=column_names(source, names.get("states", ()), "state", states.shape[1]),
+        action_names=column_names(source, names.get("actions", ()), "action", actions.shape[1]),
+    )
+
+
+def _root() -> Path:
+    """Where Minari keeps its datasets."""
+    from minari.storage.datasets_root_dir import get_dataset_path
+
+    return get_dataset_path()
+
+
+@contextmanager
+def _minari_root(folder: Path) -> Iterator[None]:
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    os.environ["MINARI_DATASETS_PATH"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MINARI_DATASETS_PATH"]
+        else:
+            os.environ["MINARI_DATASETS_PATH"] = before

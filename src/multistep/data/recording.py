@@ -1,0 +1,154 @@
+"""`Recording`: the episodes of one file as they stand in it. What is wrong with them is said here, with its place."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Num
+from numpy import ndarray
+
+from multistep.data.episodes import Episodes
+from multistep.errors import InputError
+from multistep.types import Lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The episodes of one file in flat arrays, like `Episodes`, but with NaN where a value is missing."""
+
+    source: str
+    """The file, as the user named it."""
+    states: Num[ndarray, "all_states state"]
+    actions: Num[ndarray, "all_steps action"]
+    lengths: Lengths
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    first_rows: Lengths
+    """Where in the file each episode starts, for messages: counted from 1 in a table, from 0 in an array."""
+    rewards: Num[ndarray, " all_steps"] | None = None
+    time_steps: Float[ndarray, " all_steps"] | None = None
+    """Seconds (or whatever the time column counts) from each state to the next."""
+    num_gaps: int = 0
+    """Places where a sample was missing in time, and a new episode starts."""
+    episode_ids: tuple[str, ...] = ()
+    """What the file calls its episodes, if it does."""
+
+    @property
+    def action_offsets(self) -> Lengths:
+        return np.cumsum(self.lengths) - self.lengths
+
+    @property
+    def state_offsets(self) -> Lengths:
+        return self.action_offsets + np.arange(len(self.lengths))
+
+    def pick(self, states: Sequence[str], actions: Sequence[str]) -> "Recording":
+        """The same with these columns only, in this order; all of them where none are named."""
+        chosen_states, chosen_actions = tuple(states) or self.state_names, tuple(actions) or self.action_names
+        for wanted, there in ((chosen_states, self.state_names), (chosen_actions, self.action_names)):
+            absent = [name for name in wanted if name not in there]
+            if absent:
+                raise InputError(f"{self.source} has no column {', '.join(absent)}; it has {', '.join(there)}.")
+        return replace(
+            self,
+            states=_columns(self.states, self.state_names, chosen_states),
+            actions=_columns(self.actions, self.action_names, chosen_actions),
+            state_names=chosen_states,
+            action_names=chosen_actions,
+        )
+
+
+def as_episodes(recordings: Sequence[Recording]) -> Episodes:
+    """The episodes of all files, one after the other, if every value is a finite number."""
+    first = recordings[0]
+    for recording in recordings:
+        _check_numbers(recording)
+    return Episodes(
+        states=_joined([recording.states for recording in recordings]),
+        actions=_joined([recording.actions for recording in recordings]),
+        lengths=np.concatenate([recording.lengths for recording in recordings]),
+        state_names=first.state_names,
+        action_names=first.action_names,
+        rewards=None if first.rewards is None else _joined([r.rewards for r in recordings if r.rewards is not None]),
+    )
+
+
+def check_alike(recordings: Sequence[Recording]) -> None:
+    """Raise an `InputError` unless the recordings have the same columns and no episode in common."""
+    first = recordings[0]
+    for recording in recordings:
+        if (recording.state_names, recording.action_names) != (first.state_names, first.action_names):
+            raise InputError(
+                f"{recording.source} and {first.source} have different columns: load them apart or name the columns to use."
+            )
+        if (recording.rewards is None) != (first.rewards is None):
+            raise InputError(f"Only one of {first.source} and {recording.source} has rewards: load them apart.")
+    _check_ids(recordings)
+    _note_different_time_steps(recordings)
+
+
+def as_floats(source: str, what: str, values: ndarray, dimensions: int) -> ndarray:
+    """The array in single or double precision, or an `InputError` if it does not hold numbers in this shape."""
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"The {what} of {source} are of type {values.dtype}: write them as numbers.")
+    if values.ndim != dimensions:
+        shape = "(rows, columns)" if dimensions == 2 else "(rows,)"
+        raise InputError(f"The {what} of {source} have shape {values.shape}: write them with shape {shape}.")
+    return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
+
+
+def column_names(source: str, names: Sequence[str], what: str, size: int) -> tuple[str, ...]:
+    """The names if there are any, `state_0`, `state_1`, ... if there are none."""
+    names = tuple(names) or tuple(f"{what}_{index}" for index in range(size))
+    if len(names) != size or len(set(names)) != size:
+        raise InputError(f"{source} has the {what} names {', '.join(names)} for {size} columns: give each column its own name.")
+    return names
+
+
+def _check_numbers(recording: Recording) -> None:
+    for what, values, offsets, names in (
+        ("state", recording.states, recording.state_offsets, recording.state_names),
+        ("action", recording.actions, recording.action_offsets, recording.action_names),
+        ("reward", recording.rewards, recording.action_offsets, ("reward",)),
+    ):
+        # Smallest and largest are finite only if all are, and finding them takes no memory.
+        if values is None or values.size == 0 or np.isfinite([values.min(), values.max()]).all():
+            continue
+        missing = ~np.isfinite(values.reshape(len(values), -1))
+        row, column = np.argwhere(missing)[0]
+        episode = int(np.searchsorted(offsets, row, side="right")) - 1
+        place = recording.first_rows[episode] + row - offsets[episode]
+        raise InputError(
+            f"{recording.source}, row {place}: the {what} {names[column]} is empty, NaN or infinite (as are {missing.sum()} "
+            f"values of its {what}s in all): repair or remove these rows, or cut the episode there."
+        )
+
+
+def _check_ids(recordings: Sequence[Recording]) -> None:
+    owner: dict[str, str] = {}
+    for recording in recordings:
+        for name in recording.episode_ids:
+            if owner.setdefault(name, recording.source) != recording.source:
+                raise InputError(
+                    f"Episode {name} is in {owner[name]} and in {recording.source}: give each an id of its own, or leave out "
+                    "the episode column if each file is one episode."
+                )
+
+
+def _note_different_time_steps(recordings: Sequence[Recording]) -> None:
+    usual = [float(np.median(r.time_steps)) for r in recordings if r.time_steps is not None and len(r.time_steps)]
+    if usual and max(usual) > 1.1 * min(usual):
+        shortest, longest = recordings[int(np.argmin(usual))].source, recordings[int(np.argmax(usual))].source
+        warnings.warn(
+            f"The usual time step is {min(usual):.4g} in {shortest} but {max(usual):.4g} in {longest}: one model of one step "
+            "cannot be right for both; resample them or load them apart.",
+            stacklevel=2,
+        )
+
+
+def _joined(arrays: Sequence[ndarray]) -> ndarray:
+    return np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
+
+
+def _columns(values: ndarray, names: Sequence[str], chosen: Sequence[str]) -> ndarray:
+    return values if tuple(chosen) == tuple(names) else values[:, [names.index(name) for name in chosen]]

@@ -1,0 +1,174 @@
+"""A table of one row per moment becomes a `Recording`: the action of a row is the one taken in its state."""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from multistep.data.columns import Columns, experiments
+from multistep.data.episodes import Episodes
+from multistep.data.recording import Recording
+from multistep.errors import InputError
+
+GAP = 1.5  # a step this many times as long as the usual one has lost a sample
+
+BLOCK = 8192  # rows turned from columns into rows at a time: they fit into the cache
+
+# Columns by name, as numbers with NaN where they are empty: some rows at a time, each time with the number of the first.
+Numbers = Callable[[Sequence[str]], Iterator[tuple[int, list[ndarray]]]]
+
+
+def recordings_of(source: str, table: pl.LazyFrame, numbers: Numbers, columns: Columns) -> list[Recording]:
+    """One recording per experiment in the table."""
+    available = table.collect_schema().names()
+    chosen, state_names, action_names = experiments(source, columns, available)
+    for column in filter(None, (columns.episode, columns.time)):
+        if column not in available:
+            raise InputError(f"{source} has no column {column}; it has {', '.join(filter(None, available))}.")
+    ids = None if columns.episode is None else table.select(columns.episode).collect()[:, 0]
+    times = None if columns.time is None else np.concatenate([rows[0] for _, rows in numbers([columns.time])])
+    recordings = []
+    for experiment in chosen:
+        height = _used_height(source, table, experiment.own)
+        bounds = _episode_bounds(source, ids, height)
+        num_gaps = 0
+        if times is not None:
+            bounds, num_gaps = _without_gaps(source, str(columns.time), times, bounds)
+        recordings.append(
+            Recording(
+                source=source,
+                states=_between(numbers, experiment.states, bounds, last_rows=True),
+                actions=_between(numbers, experiment.actions, bounds, last_rows=False),
+                rewards=_between(numbers, [experiment.rewards], bounds, last_rows=False)[:, 0] if experiment.rewards else None,
+                lengths=bounds[:, 1] - bounds[:, 0] - 1,
+                first_rows=bounds[:, 0] + 1,
+                state_names=state_names,
+                action_names=action_names,
+                num_gaps=num_gaps,
+                episode_ids=()
+                if ids is None
+                else tuple(dict.fromkeys(map(str, ids.head(height).gather(bounds[:, 0].tolist())))),
+                time_steps=None if times is None else np.concatenate([np.diff(times[start:end]) for start, end in bounds]),
+            )
+        )
+    return recordings
+
+
+def table_of(path: object, episodes: Episodes) -> pl.DataFrame:
+    """All episodes in one table with a column `episode`; the last row of each has no action and no reward."""
+    last_rows = (episodes.state_offsets + episodes.lengths).tolist()
+    within = np.ones(len(episodes.states), bool)
+    within[last_rows] = False
+    columns = [pl.Series("episode", np.repeat(np.arange(len(episodes)), episodes.lengths + 1))]
+    columns += [pl.Series(name, values) for name, values in zip(episodes.state_names, episodes.states.T, strict=True)]
+    for name, values in zip(episodes.action_names, episodes.actions.T, strict=True):
+        columns.append(_with_holes(name, values, within))
+    if episodes.rewards is not None:
+        columns.append(_with_holes("reward", episodes.rewards, within))
+    names = [column.name for column in columns]
+    if len(set(names)) < len(names):
+        raise InputError(f"Cannot write {path}: a table needs different names for all of its columns ({', '.join(names)}).")
+    return pl.DataFrame(columns)
+
+
+def _used_height(source: str, table: pl.LazyFrame, columns: Sequence[str]) -> int:
+    """Rows up to the last one with a value: an empty line at the end, or the rest of a longer experiment beside, is none."""
+    empty = pl.all_horizontal(pl.col(column).is_null() for column in columns)
+    height = int(table.select(pl.len()).collect().item())
+    if not table.slice(height - 1, 1).select(empty).collect().item():
+        return height
+    filled = table.select((~empty).arg_true()).collect()[:, 0]
+    if len(filled) == 0:
+        raise InputError(f"The columns {', '.join(columns)} of {source} are empty: it holds no episode.")
+    return int(filled[-1]) + 1
+
+
+def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndarray, "episodes 2"]:
+    """First row and row past the end of each episode."""
+    edges = [0, height]
+    if ids is not None:
+        ids = ids.head(height)
+        changes = (ids.head(height - 1).ne_missing(ids.tail(height - 1))).arg_true().to_numpy() + 1
+        edges = [0, *changes.tolist(), height]
+        seen: dict[object, int] = {}
+        for row, name in zip(edges[:-1], ids.gather(edges[:-1]).to_list(), strict=True):
+            if name in seen:
+                raise InputError(
+                    f"{source}, row {row + 1}: episode {name} starts a second time (first in row {seen[name]}); sort the rows "
+                    "so that each episode stands in one piece, or give it an id of its own."
+                )
+            seen[name] = row + 1
+    bounds = np.array([edges[:-1], edges[1:]]).T
+    short = np.flatnonzero(bounds[:, 1] - bounds[:, 0] < 2)
+    if len(short):
+        raise InputError(
+            f"{source}, row {bounds[short[0], 0] + 1}: an episode of one row has no step; give it at least two rows."
+        )
+    return bounds
+
+
+def _without_gaps(
+    source: str, name: str, times: Float[ndarray, " rows"], bounds: Int[ndarray, "episodes 2"]
+) -> tuple[Int[ndarray, "pieces 2"], int]:
+    """The episodes cut where a sample is missing, and in how many places; pieces of one row have no step and are left out."""
+    steps = [np.diff(times[start:end]) for start, end in bounds]
+    for (start, _), step in zip(bounds, steps, strict=True):
+        wrong = np.flatnonzero(~(step > 0))
+        if len(wrong):
+            row = start + wrong[0] + 2
+            raise InputError(
+                f"{source}, row {row}: the time {name} is {times[row - 1]:g} after {times[row - 2]:g}; it must increase within "
+                "an episode: sort the rows, or name the column that tells the episodes apart."
+            )
+    usual = float(np.median(np.concatenate(steps)))
+    pieces, gaps = [], []
+    for (start, end), step in zip(bounds, steps, strict=True):
+        after = start + np.flatnonzero(step > GAP * usual) + 1
+        gaps += after.tolist()
+        edges = [start, *after, end]
+        pieces += [pair for pair in pairwise(edges) if pair[1] - pair[0] > 1]
+    if gaps:
+        first = times[gaps[0]] - times[gaps[0] - 1]
+        warnings.warn(
+            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} instead of {usual:.4g}): "
+            "a new episode starts after each.",
+            stacklevel=2,
+        )
+    if not pieces:
+        raise InputError(f"{source} has a gap in its time {name} after every row: it holds no episode.")
+    return np.array(pieces), len(gaps)
+
+
+def _between(
+    numbers: Numbers, names: Sequence[str], bounds: Int[ndarray, "episodes 2"], *, last_rows: bool
+) -> Float[ndarray, "rows columns"]:
+    """The columns within the bounds, with or without the last row of each episode, as one array."""
+    kept = np.zeros(bounds[-1, 1], bool)
+    for start, end in bounds.tolist():
+        kept[start : end - (not last_rows)] = True
+    joined, filled = None, 0
+    for offset, columns in numbers(names):
+        if joined is None:
+            single = all(column.dtype == np.float32 for column in columns)
+            joined = np.empty((kept.sum(), len(names)), np.float32 if single else np.float64)
+        wanted = kept[offset : offset + len(columns[0])]
+        for start in range(0, len(wanted), BLOCK):
+            block = slice(start, min(start + BLOCK, len(wanted)))
+            rows = np.stack([column[block] for column in columns], axis=1)[wanted[block]]
+            joined[filled : filled + len(rows)] = rows
+            filled += len(rows)
+    assert joined is not None
+    return joined
+
+
+def _with_holes(name: str, values: ndarray, within: ndarray) -> pl.Series:
+    """The values where `within`, null elsewhere."""
+    return (
+        pl.Series(name, values)
+        .gather(pl.Series(np.cumsum(within) - 1))
+        .zip_with(pl.Series(within), pl.Series(name, [None], dtype=pl.Series(values[:1]).dtype))
+    )

@@ -1,0 +1,107 @@
+"""`multistep collect` and `multistep datasets`: the datasets of the paper."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from multistep.agents import model_free
+from multistep.data import Episodes
+from multistep.errors import InputError
+from multistep.studies.run_folder import versions
+from multistep.tasks.cache import cached, dataset_path, datasets_folder, keep_dataset, verified_path
+from multistep.tasks.catalogue import CATALOGUE, AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy, find_dataset
+
+
+@dataclass(frozen=True)
+class CollectConfig:
+    """Make a dataset of the paper and keep it in the cache."""
+
+    name: Annotated[str, tyro.conf.Positional]
+    """Name in the catalogue; `multistep datasets` lists them."""
+    cache: Path | None = None
+    """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
+
+
+@dataclass(frozen=True)
+class DatasetsConfig:
+    """List the datasets of the paper."""
+
+    cache: Path | None = None
+    """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
+
+
+def run_collect(config: CollectConfig) -> dict[str, Any]:
+    """Collect the dataset unless it is there already; return what is known of it."""
+    dataset = find_dataset(config.name)
+    started = time.perf_counter()
+    present = cached(dataset, config.cache) is not None
+    if present:
+        verified_path(dataset, config.cache)
+    else:
+        collect(dataset, config.cache)
+    return _row(dataset, config.cache) | {
+        "path": dataset_path(dataset, config.cache),
+        "was_present": present,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def run_datasets(config: DatasetsConfig) -> list[dict[str, Any]]:
+    """One row per dataset of the catalogue."""
+    return [_row(dataset, config.cache) for dataset in CATALOGUE.values()]
+
+
+def collect(dataset: Dataset, folder: Path | None = None) -> Path:
+    """Make the dataset by its recipe and keep it."""
+    return keep_dataset(dataset, _make(dataset, datasets_folder(folder)), versions(), folder)
+
+
+def _make(dataset: Dataset, folder: Path) -> Episodes:
+    match dataset.recipe:
+        case RandomPolicy(seed):
+            return dataset.task.collect_random(dataset.num_episodes, key=jax.random.key(seed))
+        case AgentReplay(training):
+            return _train(dataset, training, folder)[1].take(range(dataset.num_episodes))
+        case AgentRollouts(training, seed):
+            agent, _ = _train(dataset, training, folder)
+            return model_free.act(agent, dataset.task, num_episodes=dataset.num_episodes, seed=seed)
+        case _:
+            raise InputError(
+                f"{dataset.name} comes from a model-based agent that learns while it acts, which this version does not have: "
+                "choose another dataset."
+            )
+
+
+def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any, Episodes]:
+    """The agent and its episodes; datasets of the same training share it, and a killed one goes on."""
+    task = dataset.task
+    checkpoints = folder / task.name / f"training_{training.num_episodes}_seed_{training.seed}"
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task(f"SAC on {task.name}, steps", total=training.num_episodes * task.episode_steps)
+        return model_free.train(
+            task,
+            num_episodes=training.num_episodes,
+            seed=training.seed,
+            folder=checkpoints,
+            on_steps=lambda steps: progress.update(bar, completed=steps),
+        )
+
+
+def _row(dataset: Dataset, folder: Path | None) -> dict[str, Any]:
+    kept = cached(dataset, folder)
+    return {
+        "name": dataset.name,
+        "present": kept is not None,
+        "episodes": dataset.num_episodes,
+        "split": "/".join(map(str, dataset.split)),
+        "policy": dataset.policy,
+        "return_mean": None if kept is None else kept.return_mean,
+        "return_deviation": None if kept is None else kept.return_deviation,
+    }

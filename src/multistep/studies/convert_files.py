@@ -1,0 +1,35 @@
+"""`multistep convert`: episodes from one format to another, with noise if asked."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import tyro
+
+from multistep.data import Columns, save
+from multistep.studies.episode_files import read_episodes
+
+
+@dataclass(frozen=True)
+class ConvertConfig:
+    """Write the episodes of files to another file."""
+
+    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari dataset, or a
+    dataset of the paper by its name."""
+    out: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """File to write (.csv, .parquet, .npz, .hdf5), or the id of a new Minari dataset, such as lab/plant-v0."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what."""
+    cut: int | None = None
+    """Cut long recordings into episodes of this many steps."""
+    noise: tuple[float, ...] = ()
+    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
+    noise_seed: int = 0
+    """Seed of that noise: the same seed gives the same noise on the same data."""
+
+
+def run_convert(config: ConvertConfig) -> dict[str, Any]:
+    """Read, write, and return how much it was."""
+    episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
+    save(episodes, config.out)
+    return {"episodes": len(episodes), "steps": episodes.num_steps, "out": config.out}

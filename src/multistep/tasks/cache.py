@@ -1,0 +1,93 @@
+"""Where collected datasets are kept: a `.npz` file each, with its recipe and checksum in a `.json` file beside it."""
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from multistep.data import Episodes, load, save
+from multistep.data.atomic import write_text
+from multistep.errors import InputError
+from multistep.tasks.catalogue import Dataset, find_dataset
+
+VARIABLE = "MULTISTEP_DATASETS"
+
+
+@dataclass(frozen=True)
+class CachedDataset:
+    """What is known of a dataset on disk without reading it."""
+
+    num_episodes: int
+    num_steps: int
+    return_mean: float
+    return_deviation: float
+    sha256: str
+    recipe: dict[str, Any]
+    versions: dict[str, str | None]
+
+
+def datasets_folder(folder: Path | None = None) -> Path:
+    """This folder, or that of the environment variable MULTISTEP_DATASETS, or the platform's place for caches."""
+    if folder is not None:
+        return folder
+    return Path(os.environ.get(VARIABLE) or Path(platformdirs.user_cache_dir("multistep")) / "datasets")
+
+
+def load_dataset(name: str, folder: Path | None = None) -> Episodes:
+    """The episodes of a dataset of the catalogue, once `multistep collect` has made it; a damaged file is refused."""
+    return load(verified_path(find_dataset(name), folder))
+
+
+def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:
+    """Where the dataset is, if it is there and as it was written."""
+    path = dataset_path(dataset, folder)
+    kept = cached(dataset, folder)
+    if kept is None:
+        raise InputError(
+            f"The dataset {dataset.name} is not in {datasets_folder(folder)}: make it with 'multistep collect {dataset.name}'."
+        )
+    if _sha256(path) != kept.sha256:
+        raise InputError(f"{path} is damaged (its checksum has changed): delete it and collect it again.")
+    return path
+
+
+def keep_dataset(dataset: Dataset, episodes: Episodes, versions: dict[str, str | None], folder: Path | None = None) -> Path:
+    """Write the episodes, then what is known of them; each file is whole or not there."""
+    path = dataset_path(dataset, folder)
+    save(episodes, path)
+    assert episodes.returns is not None
+    kept = CachedDataset(
+        num_episodes=len(episodes),
+        num_steps=episodes.num_steps,
+        return_mean=float(episodes.returns.mean()),
+        return_deviation=float(episodes.returns.std()),
+        sha256=_sha256(path),
+        recipe={"kind": type(dataset.recipe).__name__, **asdict(dataset.recipe)},
+        versions=versions,
+    )
+    write_text(path.with_suffix(".json"), json.dumps(asdict(kept), indent=2) + "\n")
+    return path
+
+
+def cached(dataset: Dataset, folder: Path | None = None) -> CachedDataset | None:
+    """What is known of the dataset if it is there."""
+    path = dataset_path(dataset, folder)
+    if not (path.exists() and path.with_suffix(".json").exists()):
+        return None
+    try:
+        return CachedDataset(**json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path.with_suffix('.json')} is damaged: delete it and collect the dataset again.") from error
+
+
+def dataset_path(dataset: Dataset, folder: Path | None = None) -> Path:
+    return datasets_folder(folder) / f"{dataset.name}.npz"
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

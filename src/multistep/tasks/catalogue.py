@@ -1,0 +1,99 @@
+"""The eight datasets of the paper: task, size, split, and how each one is made.
+
+Where the paper took HalfCheetah's from D4RL, they are collected anew with the same kind of policy.
+"""
+
+from dataclasses import dataclass
+
+from multistep.errors import InputError
+from multistep.tasks.cartpole import CARTPOLE
+from multistep.tasks.halfcheetah import HALFCHEETAH
+from multistep.tasks.swimmer import SWIMMER
+from multistep.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class RandomPolicy:
+    """Actions uniform in their range."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class AgentTraining:
+    """Model-free SAC trained on the environment, up to half of its convergence."""
+
+    num_episodes: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class AgentReplay:
+    """All episodes of an agent's training."""
+
+    training: AgentTraining
+
+
+@dataclass(frozen=True)
+class AgentRollouts:
+    """Episodes of an agent after its training."""
+
+    training: AgentTraining
+    seed: int
+
+
+@dataclass(frozen=True)
+class OnlineLoop:
+    """All episodes of a model-based agent that learns while it acts."""
+
+    stable: bool
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset of the catalogue."""
+
+    name: str
+    task: Task
+    split: tuple[int, int, int]
+    """Episodes for training, validation and test."""
+    recipe: RandomPolicy | AgentReplay | AgentRollouts | OnlineLoop
+    policy: str
+    """The policy that acted, in a word or two."""
+
+    @property
+    def num_episodes(self) -> int:
+        return sum(self.split)
+
+
+# The episodes of demo and benchmark: with this seed the test episodes hold nothing that training never saw.
+CARTPOLE_RANDOM_SEED = 6
+# After 200 episodes SAC has about half of the return that it converges to.
+HALFCHEETAH_TRAINING = AgentTraining(num_episodes=200, seed=0)
+
+CATALOGUE = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset("cartpole/random", CARTPOLE, (36, 4, 10), RandomPolicy(CARTPOLE_RANDOM_SEED), "random"),
+        Dataset("cartpole/mixed_replay", CARTPOLE, (36, 4, 10), OnlineLoop(stable=False), "online, unstable"),
+        Dataset("cartpole/full_replay", CARTPOLE, (36, 4, 10), OnlineLoop(stable=True), "online"),
+        Dataset("swimmer/random", SWIMMER, (36, 4, 10), RandomPolicy(0), "random"),
+        Dataset("swimmer/mixed_replay", SWIMMER, (36, 4, 10), OnlineLoop(stable=False), "online, unstable"),
+        Dataset("halfcheetah/random", HALFCHEETAH, (76, 4, 20), RandomPolicy(0), "random"),
+        Dataset("halfcheetah/medium", HALFCHEETAH, (76, 4, 20), AgentRollouts(HALFCHEETAH_TRAINING, 0), "SAC half trained"),
+        Dataset(
+            "halfcheetah/medium_replay",
+            HALFCHEETAH,
+            (156, 4, 40),
+            AgentReplay(HALFCHEETAH_TRAINING),
+            "SAC's training",
+        ),
+    )
+}
+
+
+def find_dataset(name: str) -> Dataset:
+    """The dataset of this name."""
+    if name not in CATALOGUE:
+        raise InputError(f"There is no dataset {name} in the catalogue: choose one of {', '.join(CATALOGUE)}.")
+    return CATALOGUE[name]
