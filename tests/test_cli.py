@@ -133,6 +133,9 @@ def test_fit_and_score_one_long_recording_with_the_paper_preset(logs):
         (["demo", "--episodes", "0"], "collect at least 1"),
         (["fit", "log_*.csv", *COLUMNS, "--preset", "nope"], "invalid choice 'nope'"),
         (["demo", "--noise", "-1"], "0 or more"),
+        (["fit", "log_*.csv", *COLUMNS, "--noise", "0.1", "0.2", "0.3"], "3 noise scales for 2 state dimensions"),
+        (["inspect", "nothing_*.csv", *COLUMNS], "No file matches the pattern nothing_*.csv"),
+        (["inspect", "lab/absent-v0"], "There is no Minari dataset lab/absent-v0"),
     ],
 )
 def test_bad_input_gets_one_sentence_and_nothing_is_written(fitted, logs, words, expected):
@@ -153,6 +156,71 @@ def test_notes_say_what_is_odd_in_the_data(logs):
     words = ["--states", "x", "mode", "--actions", "u", *SMALL, "--cut", 10, "--least-steps", 1, "--out", "still"]
     answer = run("fit", "still.csv", *words, folder=logs)
     assert "note: The training episodes never change in mode" in answer.stderr
+
+
+def test_inspect_says_what_is_in_the_files(logs):
+    answer = run("inspect", "log_*.csv", *COLUMNS, "--out", "seen", folder=logs)
+    assert answer.stdout.startswith("10 episodes of 60 steps in 10 files, 600 steps in all; no value is missing.")
+    rows = {row["name"]: row for row in read_rows(logs / "seen" / "rows.csv")}
+    states = np.concatenate([oscillator_episodes(10, 60, noise=0.01).states])
+    np.testing.assert_allclose(float(rows["position"]["highest"]), states[:, 0].max())
+    np.testing.assert_allclose([float(rows[n]["noise"]) for n in ("position", "velocity")], 0.01, rtol=0.2)
+    assert (rows["force"]["kind"], rows["force"]["noise"]) == ("action", "")
+    assert len(read_rows(logs / "seen" / "episodes.csv")) == 10
+    assert (logs / "seen" / "overview.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_inspect_shows_what_a_fit_would_refuse(logs):
+    """Missing values, a constant, the same column twice, a gap in time, an episode per id."""
+    rows = "".join(f"{t // 20},{t + 5 * (t > 30)},{'' if t == 7 else t},{2 * t},{2 * t},1\n" for t in range(40))
+    (logs / "odd.csv").write_text("id,t,x,y,u,mode\n" + rows)
+    words = ["--states", "x", "y", "mode", "--actions", "u", "--episode", "id", "--time", "t"]
+    answer = run("inspect", "odd.csv", *words, "--out", "odd", folder=logs)
+    assert "3 episodes of 8 to 19 steps" in answer.stdout
+    assert "time step 1 (1 to 1), 1 gaps; 1 values are missing" in answer.stdout
+    assert "1 gaps in time, the first before row 32 (6 instead of 1)" in answer.stderr
+    found = {row["name"]: row for row in read_rows(logs / "odd" / "rows.csv")}
+    assert (found["x"]["missing"], found["mode"]["constant"]) == ("1", "true")
+    assert (found["y"]["same_as"], found["u"]["same_as"]) == ("u", "y")
+    refused = run("fit", "odd.csv", *words, folder=logs, code=2)
+    assert "odd.csv, row 8: the state x is empty" in refused.stderr
+
+
+def test_convert_through_every_format_and_back(logs):
+    for source, target in (("test.npz", "a.parquet"), ("a.parquet", "b.hdf5"), ("b.hdf5", "./c-v0"), ("./c-v0", "d.npz")):
+        answer = run("convert", source, target, folder=logs)
+        assert f"3 episodes, 180 steps, are in {target}." in answer.stdout
+    np.testing.assert_array_equal(ms.load(logs / "d.npz").states, ms.load(logs / "test.npz").states)
+
+
+def test_convert_adds_the_same_noise_every_time(logs):
+    for name, seed in (("one", 3), ("two", 3), ("three", 4)):
+        run("convert", "test.npz", f"noisy_{name}.npz", "--noise", "0.1", "0", "--noise-seed", seed, folder=logs)
+    one, two, three = (ms.load(logs / f"noisy_{name}.npz").states for name in ("one", "two", "three"))
+    clean = ms.load(logs / "test.npz").states
+    np.testing.assert_array_equal(one, two)
+    assert (one[:, 0] != three[:, 0]).all()
+    np.testing.assert_array_equal(one[:, 1], clean[:, 1])
+    np.testing.assert_allclose((one - clean)[:, 0].std(), 0.1 * np.ptp(clean[:, 0]), rtol=0.2)
+
+
+def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
+    monkeypatch.setenv("MULTISTEP_DATASETS", str(logs / "cache"))
+    assert run("datasets", folder=logs).stdout.count("not collected") == 8
+    missing = run("inspect", "cartpole/random", folder=logs, code=2)
+    assert "make it with 'multistep collect cartpole/random'" in missing.stderr
+    first = run("collect", "cartpole/random", folder=logs)
+    assert "was collected in" in first.stdout
+    assert "was there already" in run("collect", "cartpole/random", folder=logs).stdout
+    listed = run("datasets", folder=logs).stdout
+    assert listed.count("not collected") == 7
+    assert "25.3 +- 18.0" in listed
+    seen = run("inspect", "cartpole/random", "--out", "seen_cartpole", folder=logs)
+    assert seen.stdout.startswith("50 episodes of 1000 steps in one file, 50000 steps in all; returns 25.32 +- 17.99")
+    later = run("collect", "cartpole/full_replay", folder=logs, code=2)
+    assert "model-based agent" in later.stderr
+    unknown = run("collect", "hopper/random", folder=logs, code=2)
+    assert "choose one of cartpole/random" in unknown.stderr
 
 
 def test_interrupted_it_says_how_to_go_on_and_leaves_nothing_half_written(logs):

@@ -26,6 +26,11 @@ OWNERS = {
     "matplotlib": {"report"},
     "tyro": {"cli", "studies"},
     "torch": {"bench"},
+    "sbx": {"agents"},
+    "stable_baselines3": {"agents"},
+    "gymnasium": {"data", "tasks"},
+    "minari": {"data"},
+    "h5py": {"data"},
     "mujoco": {"tasks"},
     "dm_control": {"tasks"},
 }

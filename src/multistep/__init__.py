@@ -21,6 +21,7 @@ from multistep.losses import Balanced as Balanced
 from multistep.losses import Custom as Custom
 from multistep.losses import Exponential as Exponential
 from multistep.losses import Uniform as Uniform
+from multistep.tasks.cache import load_dataset as load_dataset
 from multistep.training import DEFAULT as DEFAULT
 from multistep.training import PAPER as PAPER
 from multistep.training import Fit as Fit

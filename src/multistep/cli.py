@@ -10,6 +10,7 @@ import tyro
 from rich.console import Console
 
 from multistep.bench.cartpole import CartpoleBenchConfig, run_cartpole_bench
+from multistep.bench.files import FilesBenchConfig, run_files_bench
 from multistep.bench.training import TrainingBenchConfig, run_training_bench
 from multistep.errors import InputError
 from multistep.losses import AbstractWeights, describe_weights, parse_weights
@@ -63,6 +64,7 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     app.command(name="datasets")(_datasets)
     bench.command(name="training")(_bench_training)
     bench.command(name="cartpole")(_bench_cartpole)
+    bench.command(name="files")(_bench_files)
     app.command(bench, name="bench")
     return app
 
@@ -136,6 +138,12 @@ def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name=""
 def _bench_cartpole(config: Annotated[CartpoleBenchConfig, tyro.conf.arg(name="")] = CartpoleBenchConfig()) -> None:  # noqa: B008
     """R2bar(100) of both presets on Cartpole random data, three seeds, beside the ceiling and the paper."""
     run_cartpole_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_files(config: Annotated[FilesBenchConfig, tyro.conf.arg(name="")] = FilesBenchConfig()) -> None:  # noqa: B008
+    """Loading beside the libraries' own plain reads, memory of large files, time to collect."""
+    run_files_bench(config)
     OUTPUT.print(bench_table(config.out))
 
 

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from multistep.bench.training import TRUSTED_CPU_SHARE, _speed_summary
@@ -51,6 +52,29 @@ def test_cartpole_bench_resumes(tmp_path):
         run(*words, "--data-seed", "0", folder=tmp_path)
     assert b"holds a fit with other settings or episodes" in refused.value.stderr
     assert refused.value.returncode == 2
+
+
+def test_files_bench_measures_both_sides(tmp_path):
+    run(
+        "files",
+        "--speed-megabytes",
+        "5",
+        "--memory-megabytes",
+        "20",
+        "--rounds",
+        "1",
+        "--episodes",
+        "1",
+        "1",
+        "--out",
+        "f",
+        folder=tmp_path,
+    )
+    summary = json.loads((tmp_path / "f" / "summary.json").read_text())
+    np.testing.assert_allclose(summary["npz_speed_of_plain"], summary["npz_plain_seconds"] / summary["npz_seconds"])
+    assert all(summary[f"{ending}_memory_of_size"] > 0.5 for ending in ("npz", "hdf5", "parquet"))
+    assert summary["halfcheetah_1_episodes_seconds"] > 0
+    assert {entry.name for entry in (tmp_path / "f").iterdir()} == {"config.json", "rows.csv", "summary.json"}
 
 
 def test_disturbed_measurements_do_not_count():

@@ -13,9 +13,9 @@ from multistep.studies.episode_files import read_episodes
 class ConvertConfig:
     """Write the episodes of files to another file."""
 
-    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
-    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari dataset, or a
-    dataset of the paper by its name."""
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """File with episodes (.csv, .parquet, .npz, .hdf5), or several by a pattern such as 'logs/*.csv', or a Minari dataset, or
+    a dataset of the paper by its name."""
     out: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
     """File to write (.csv, .parquet, .npz, .hdf5), or the id of a new Minari dataset, such as lab/plant-v0."""
     columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
@@ -30,6 +30,8 @@ class ConvertConfig:
 
 def run_convert(config: ConvertConfig) -> dict[str, Any]:
     """Read, write, and return how much it was."""
-    episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
+    episodes = read_episodes(
+        [config.source], config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
+    )
     save(episodes, config.out)
     return {"episodes": len(episodes), "steps": episodes.num_steps, "out": config.out}

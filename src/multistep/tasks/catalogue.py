@@ -68,8 +68,9 @@ class Dataset:
 
 # The episodes of demo and benchmark: with this seed the test episodes hold nothing that training never saw.
 CARTPOLE_RANDOM_SEED = 6
-# After 200 episodes SAC has about half of the return that it converges to.
-HALFCHEETAH_TRAINING = AgentTraining(num_episodes=200, seed=0)
+# D4RL's medium agent has a return of about 4800, half of what SAC converges to; this one has 5200 after 200 episodes. With seed
+# 0 it stays in a poor gait at 1600, which happens to some seeds.
+HALFCHEETAH_TRAINING = AgentTraining(num_episodes=200, seed=1)
 
 CATALOGUE = {
     dataset.name: dataset

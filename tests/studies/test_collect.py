@@ -1,0 +1,42 @@
+"""The recipes of the catalogue, on short episodes."""
+
+from dataclasses import replace
+
+import gymnasium
+import jax
+import numpy as np
+import pytest
+
+from multistep.agents import model_free
+from multistep.studies.collect_dataset import collect
+from multistep.tasks import CARTPOLE
+from multistep.tasks.cache import cached
+from multistep.tasks.catalogue import AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy
+
+STEPS = 25
+SHORT = replace(CARTPOLE, episode_steps=STEPS, load=lambda: gymnasium.wrappers.TimeLimit(CARTPOLE.load(), STEPS))
+TRAINING = AgentTraining(num_episodes=10, seed=0)
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch and flax
+
+
+def test_random_is_what_the_task_collects(tmp_path):
+    dataset = Dataset("cartpole/random", SHORT, (2, 1, 1), RandomPolicy(seed=3), "random")
+    with np.load(collect(dataset, tmp_path)) as kept:
+        np.testing.assert_array_equal(kept["states"], SHORT.collect_random(4, key=jax.random.key(3)).states)
+    assert cached(dataset, tmp_path).num_episodes == 4
+
+
+def test_replay_and_rollouts_share_one_training(tmp_path, monkeypatch):
+    steps = []
+    train = model_free.train
+    monkeypatch.setattr(model_free, "train", lambda *args, **options: train(*args, **(options | {"on_steps": steps.append})))
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        replay = Dataset("cartpole/replay", SHORT, (6, 1, 1), AgentReplay(TRAINING), "SAC")
+        with np.load(collect(replay, tmp_path)) as kept:
+            np.testing.assert_array_equal(kept["lengths"], [STEPS] * 8)
+        trained = len(steps)
+        rollouts = Dataset("cartpole/rollouts", SHORT, (1, 1, 1), AgentRollouts(TRAINING, seed=0), "SAC")
+        with np.load(collect(rollouts, tmp_path)) as kept:
+            np.testing.assert_array_equal(kept["lengths"], [STEPS] * 3)
+            assert kept["rewards"].shape == (3 * STEPS,)
+    assert (trained, len(steps)) == (1 + 10 * STEPS, trained + 1)  # the second found the training done

@@ -1,0 +1,64 @@
+import json
+
+import numpy as np
+import pytest
+
+from multistep.errors import InputError
+from multistep.tasks.cache import cached, dataset_path, datasets_folder, keep_dataset, load_dataset
+from multistep.tasks.catalogue import CATALOGUE, find_dataset
+from systems import random_episodes
+
+# Number of episodes for training, validation and test in the paper's table of datasets.
+PAPER = {
+    "cartpole/random": (36, 4, 10),
+    "cartpole/mixed_replay": (36, 4, 10),
+    "cartpole/full_replay": (36, 4, 10),
+    "swimmer/random": (36, 4, 10),
+    "swimmer/mixed_replay": (36, 4, 10),
+    "halfcheetah/random": (76, 4, 20),
+    "halfcheetah/medium": (76, 4, 20),
+    "halfcheetah/medium_replay": (156, 4, 40),
+}
+
+
+def test_the_catalogue_is_the_papers():
+    assert {name: dataset.split for name, dataset in CATALOGUE.items()} == PAPER
+    assert all(name.startswith(dataset.task.name) for name, dataset in CATALOGUE.items())
+    with pytest.raises(InputError, match=r"no dataset hopper/random .*: choose one of cartpole/random, "):
+        find_dataset("hopper/random")
+
+
+def test_what_is_kept_is_what_is_loaded(tmp_path):
+    dataset, episodes = find_dataset("swimmer/random"), random_episodes([5, 3], rewards=True)
+    assert cached(dataset, tmp_path) is None
+    with pytest.raises(InputError, match=r"swimmer/random is not in .*: make it with 'multistep collect swimmer/random'"):
+        load_dataset("swimmer/random", tmp_path)
+    path = keep_dataset(dataset, episodes, {"multistep": "0"}, tmp_path)
+    assert path == tmp_path / "swimmer" / "random.npz"
+    np.testing.assert_array_equal(load_dataset("swimmer/random", tmp_path).states, episodes.states)
+    kept = cached(dataset, tmp_path)
+    assert kept is not None
+    assert (kept.num_episodes, kept.num_steps) == (2, 8)
+    np.testing.assert_allclose(kept.return_mean, episodes.rewards.sum() / 2)
+    assert kept.recipe == {"kind": "RandomPolicy", "seed": 0}
+
+
+def test_a_damaged_file_is_refused(tmp_path):
+    dataset = find_dataset("swimmer/random")
+    path = keep_dataset(dataset, random_episodes([5, 3], rewards=True), {}, tmp_path)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"random.npz is damaged \(its checksum has changed\): delete it"):
+        load_dataset("swimmer/random", tmp_path)
+    path.with_suffix(".json").write_text(json.dumps({"num_episodes": 2}))
+    with pytest.raises(InputError, match=r"random.json is damaged"):
+        cached(dataset, tmp_path)
+
+
+def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.delenv("MULTISTEP_DATASETS", raising=False)
+    assert datasets_folder().parts[-2:] == ("multistep", "datasets")
+    monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "mine"))
+    assert datasets_folder() == tmp_path / "mine"
+    assert dataset_path(find_dataset("cartpole/random"), tmp_path) == tmp_path / "cartpole" / "random.npz"
