@@ -183,7 +183,18 @@ def test_inspect_shows_what_a_fit_would_refuse(logs):
     assert (found["x"]["missing"], found["mode"]["constant"]) == ("1", "true")
     assert (found["y"]["same_as"], found["u"]["same_as"]) == ("u", "y")
     refused = run("fit", "odd.csv", *words, folder=logs, code=2)
-    assert "odd.csv, row 8: the state x is empty" in refused.stderr
+    assert "odd.csv, row 8 (episode 0): the state x is empty" in refused.stderr
+
+
+def test_inspect_takes_any_names_and_numbers(logs):
+    """Names that are numbers, units in brackets, formulas, the names of our own columns; a return that is not known."""
+    names = ["0", "pos [m]", "a$b_$", "step", "wide"]
+    rows = "".join(f"{t},{t % 3},{t % 5},1,{1e200 * t},{'' if t == 3 else 1}\n" for t in range(30))
+    (logs / "names.csv").write_text(",".join([*names, "r"]) + "\n" + rows)
+    words = ["--states", *names[:-1], "--actions", "wide", "--rewards", "r", "--out", "names[bold]"]
+    answer = run("inspect", "names.csv", *words, folder=logs)
+    assert "pos [m]" in answer.stdout
+    assert "drawn in names[bold]/overview.png" in answer.stdout
 
 
 def test_convert_through_every_format_and_back(logs):

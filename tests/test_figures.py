@@ -38,3 +38,13 @@ def test_demo_figures():
     figures = summary("demo")
     row = " | ".join(f"{figures[name]['r2bar_100']:.3f}" for name in ("one_step", "multi_step", "ceiling"))
     assert f"| {row} |" in README
+
+
+def test_files_figures():
+    figures = summary("files")
+    assert f"of the speed of `numpy.load` | {figures['npz_speed_of_plain']:.2f} |" in BENCH
+    assert f"of the speed of `polars.read_parquet` | {figures['parquet_speed_of_plain']:.2f} |" in BENCH
+    memory = " / ".join(f"{figures[f'{ending}_memory_of_size']:.2f}" for ending in ("npz", "parquet", "hdf5"))
+    assert f"in sizes of the file | {memory} |" in BENCH
+    seconds = [figures[f"{name}_episodes_seconds"] for name in ("cartpole_50", "halfcheetah_100")]
+    assert f"| {seconds[0]:.1f} s / {seconds[1]:.1f} s |" in BENCH

@@ -55,7 +55,7 @@ def logs(tmp_path):
 def test_the_commands_run_on_logs_like_those(logs):
     """As written, but for a smaller network, so that it takes seconds."""
     commands = [shlex.split(line) for block in blocks("sh") for line in block.splitlines() if line.startswith("multistep ")]
-    assert [words[1] for words in commands] == ["fit", "score"]
+    assert [words[1] for words in commands] == ["inspect", "fit", "score"]
     for words in commands:
         small = SMALL if words[1] == "fit" else []
         subprocess.run([sys.executable, "-m", *words, *small], cwd=logs, check=True, capture_output=True)

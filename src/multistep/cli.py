@@ -36,7 +36,7 @@ from multistep.training import PRESETS, Preset
 
 DESCRIPTION = "Learn dynamics models from logged, noisy trajectories and keep them right many steps ahead."
 REGISTRY = tyro.constructors.ConstructorRegistry()
-OUTPUT = Console(highlight=False, soft_wrap=True)
+OUTPUT = Console(highlight=False, soft_wrap=True, markup=False)  # names and paths may hold brackets
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -50,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except InputError as error:
         _stop(str(error), 2)
     except KeyboardInterrupt:
-        _stop("Interrupted: the same command goes on where this one stopped.", 130)
+        _stop("Interrupted: the same command goes on from the last checkpoint, if there is one.", 130)
 
 
 def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:

@@ -16,6 +16,8 @@ def replacing(path: Path) -> Iterator[Path]:
     Killed or failing in between, `path` keeps what it held before and nothing half-written stays under its name.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"Cannot write {path}: it is a folder; name a file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)

@@ -41,7 +41,7 @@ def experiments(
         if not words:
             raise InputError(
                 f"Say which columns of {source} are the {option} (--{option} on the command line); it has "
-                f"{', '.join(filter(None, available))}."
+                f"{', '.join(available)}."
             )
     rewards = [columns.rewards] if columns.rewards else []
     parsed = [_parse(source, word, available) for word in (*columns.states, *columns.actions, *rewards)]
@@ -81,5 +81,5 @@ def _parse(source: str, word: str, available: Sequence[str]) -> tuple[str, tuple
     columns = tuple(column.strip() for column in listed.split(",")) if is_mapping else (word,)
     absent = [column for column in columns if column not in available]
     if absent:
-        raise InputError(f"{source} has no column {', '.join(absent)}; it has {', '.join(filter(None, available))}.")
+        raise InputError(f"{source} has no column {', '.join(absent)}; it has {', '.join(available)}.")
     return name.strip(), columns

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from multistep.data.tables import recordings_of, table_of
 from multistep.errors import InputError, reason_of
 
 SEPARATORS = ",;\t"
+EMPTY = np.empty((0, 0))
 
 
 def save_csv(episodes: Episodes, path: Path) -> None:
@@ -32,36 +34,49 @@ def read_csv(path: Path, columns: Columns) -> list[Recording]:
     """The episodes of one file: one, or one per value of the column `columns.episode`."""
     table = _read(path, columns)
 
-    def numbers(names: Sequence[str]) -> Iterator[tuple[int, list[np.ndarray]]]:
-        yield 0, [_numbers(path, table, name) for name in names]
+    def numbers(groups: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[np.ndarray]]]:
+        yield 0, [np.stack([_numbers(path, table, n) for n in names], axis=1) if names else EMPTY for names in groups]
 
     return recordings_of(str(path), table.lazy(), numbers, columns)
 
 
 def _read(path: Path, columns: Columns) -> pl.DataFrame:
     """The table as text: numbers are parsed later, where a bad one can be named with its row and column."""
-    names, separator = _header(path, columns)
-    _check_widths(path, len(names), separator)
     try:
-        table = pl.read_csv(path, separator=separator, infer_schema=False, has_header=False, skip_rows=1)
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
-        if isinstance(error, pl.exceptions.NoDataError):
-            raise InputError(f"{path} has a header but no rows: it holds no episode.") from error
+        with open(path, "rb") as file:
+            names, separator = _header(path, file.readline(), columns)
+            body = file.read()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): check that it is a file of yours.") from error
+    _check_widths(path, body, len(names), separator)
+    try:
+        table = pl.read_csv(body, separator=separator, infer_schema=False, has_header=False)
+    except pl.exceptions.NoDataError as error:
+        raise InputError(f"{path} has a header but no rows: it holds no episode.") from error
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as .csv ({reason_of(error)}): repair the file or write it again.") from error
-    # Columns that have no name, or one that occurs twice and is not asked for, get one that nobody will ask for.
-    table.columns = [name if name and names.index(name) == at else f"column {at + 1}" for at, name in enumerate(names)]
+    if table.width != len(names):
+        raise InputError(f"{path} has a header but no rows: it holds no episode.")
+    if table.height != body.count(b"\n") + (not body.endswith(b"\n")):
+        raise InputError(f"{path} has quotes that do not close in the row that they open in: repair them or leave them out.")
+    # Columns without a name, or with one that occurs twice and is not asked for, get one that nobody can ask for.
+    table.columns = [name if name and names.index(name) == at else f"\0{at}" for at, name in enumerate(names)]
     return table.with_columns(pl.all().str.strip_chars().replace("", None))
 
 
-def _header(path: Path, columns: Columns) -> tuple[list[str], str]:
+def _header(path: Path, line: bytes, columns: Columns) -> tuple[list[str], str]:
     """The names in the first line, and the sign that separates them."""
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            line = file.readline()
+        text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a text file: give a .csv file in UTF-8, with a header.") from error
-    separator = max(SEPARATORS, key=line.count)
-    names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+    if not text.strip() or "\r" in text.rstrip():
+        raise InputError(
+            f"{path} has no header in its first line: begin it with the names of the columns, and end rows with \\n."
+        )
+    # A sign between quotes or brackets separates nothing: the one that gives the most names is taken, the comma last.
+    separator = max(reversed(SEPARATORS), key=lambda sign: len(next(csv.reader([text], delimiter=sign))))
+    names = [name.strip() for name in next(csv.reader([text], delimiter=separator))]
     twice = {name for name in names if name and names.count(name) > 1}
     words = [*columns.states, *columns.actions, columns.rewards, columns.episode, columns.time]
     asked = {column.strip() for word in words if word for column in (word, *word.partition("=")[2].split(","))}
@@ -70,21 +85,19 @@ def _header(path: Path, columns: Columns) -> tuple[list[str], str]:
     return names, separator
 
 
-def _check_widths(path: Path, width: int, separator: str) -> None:
+def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
     """Every row must have as many cells as the header: a missing one would shift all that follow."""
     sign = separator.encode()
-    with open(path, "rb") as file:
-        file.readline()
-        for row, line in enumerate(file, start=1):
-            if b'"' in line:
-                cells = len(next(csv.reader([line.decode("utf-8", "replace")], delimiter=separator)))
-            else:
-                cells = line.count(sign) + 1
-            if cells != width and line.strip():
-                raise InputError(
-                    f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are counted from 1 "
-                    "after the header)."
-                )
+    for row, line in enumerate(BytesIO(body), start=1):
+        if b'"' in line:
+            cells = len(next(csv.reader([line.decode("utf-8", "replace")], delimiter=separator)))
+        else:
+            cells = line.count(sign) + 1
+        if cells != width and line.strip():
+            raise InputError(
+                f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are counted from 1 "
+                "after the header)."
+            )
 
 
 def _numbers(path: Path, table: pl.DataFrame, name: str) -> np.ndarray:
@@ -95,9 +108,10 @@ def _numbers(path: Path, table: pl.DataFrame, name: str) -> np.ndarray:
     if len(bad):
         raise InputError(
             f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this column are no "
-            "numbers): repair or remove these rows (counted from 1 after the header)."
+            "numbers): write numbers with a decimal point, times as seconds, or remove these rows (counted from 1 below the "
+            "header)."
         )
-    doubles = values.fill_null(float("nan")).to_numpy()
+    doubles = values.to_numpy()  # null becomes NaN
     singles = doubles.astype(np.float32)
     # What single precision holds exactly, such as everything that was written from it, is kept in it.
     return singles if np.array_equal(singles, doubles, equal_nan=True) else doubles

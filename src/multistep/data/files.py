@@ -89,6 +89,10 @@ def _expand(names: Sequence[str | Path]) -> list[str]:
         found += matches
     if not found:
         raise InputError("No files were given: name at least one.")
+    resolved = [Path(name).resolve() if Path(name).exists() else name for name in found]
+    for name, place in zip(found, resolved, strict=True):
+        if resolved.count(place) > 1:
+            raise InputError(f"{name} is named more than once: name it once, or its episodes are counted twice.")
     for path in map(Path, found):
         if path.is_dir() and not is_minari(path):
             raise InputError(f"{path} is a folder: name the files in it, for example {path}/*.csv.")

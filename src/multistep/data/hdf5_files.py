@@ -64,6 +64,9 @@ def _recording(source: str, file: Any) -> Recording:
             f"{source} has no array {', '.join(missing)} (it has {', '.join(sorted(file)) or 'none'}): a file in D4RL's layout "
             "has observations, actions, rewards, terminals and timeouts."
         )
+    for name in ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations"):
+        if name in file:
+            _check_shape(source, name, file)
     num_rows = len(file["observations"])
     for name in ("actions", "rewards", "terminals", "timeouts", "next_observations"):
         if name in file and len(file[name]) != num_rows:
@@ -89,6 +92,18 @@ def _recording(source: str, file: Any) -> Recording:
     )
 
 
+def _check_shape(source: str, name: str, file: Any) -> None:
+    """Raise an `InputError` unless the array holds numbers in D4RL's shape; one column may stand in an axis of its own."""
+    array, wide = file[name], name in ("observations", "actions", "next_observations")
+    shape, kind = getattr(array, "shape", ()), getattr(array, "dtype", np.dtype(object)).kind
+    right = len(shape) == 2 if wide else len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
+    if name == "next_observations":
+        right &= shape[1:] == file["observations"].shape[1:]
+    if not right or kind not in "fiub":
+        expected = "(rows, columns)" if wide else "(rows,)"
+        raise InputError(f"The array {name} of {source} has shape {shape}: write numbers with shape {expected}, as D4RL does.")
+
+
 def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]:
     """First row and row past the end of each episode: at a terminal, a timeout, or where the next row is not what came next."""
     ended = np.zeros(num_rows, bool)
@@ -110,6 +125,11 @@ def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]
     long_enough = bounds[:, 1] - bounds[:, 0] >= (1 if "next_observations" in file else 2)
     if not long_enough.any():
         raise InputError(f"Every episode of {source} has one row and no next_observations: there is no step in it.")
+    if not long_enough.all():
+        warnings.warn(
+            f"{source} has {(~long_enough).sum()} episodes of one row whose outcome was not written: they are left out.",
+            stacklevel=2,
+        )
     return bounds[long_enough]
 
 
@@ -118,7 +138,9 @@ def _jumps(source: str, file: Any, ended: Bool[ndarray, " rows"]) -> Bool[ndarra
     observations, following, jumps = file["observations"], file["next_observations"], np.zeros(len(ended), bool)
     for start in range(0, len(ended) - 1, CHUNK):
         end = min(start + CHUNK, len(ended) - 1)
-        jumps[start:end] = (following[start:end] != observations[start + 1 : end + 1]).reshape(end - start, -1).any(axis=1)
+        here, there = following[start:end], observations[start + 1 : end + 1]
+        # Two missing values are the same: otherwise each would end an episode.
+        jumps[start:end] = ((here != there) & ~((here != here) & (there != there))).any(axis=1)
     unannounced = int((jumps & ~ended).sum())
     if unannounced > len(ended) / 2:
         raise InputError(
@@ -137,8 +159,6 @@ def _jumps(source: str, file: Any, ended: Bool[ndarray, " rows"]) -> Bool[ndarra
 def _states(source: str, file: Any, bounds: Int[ndarray, "episodes 2"]) -> ndarray:
     """The states of all episodes, read piece by piece so that they are in memory only once."""
     observations, following = file["observations"], file.get("next_observations")
-    if observations.ndim != 2 or observations.dtype.kind not in "fiub":
-        return as_floats(source, "observations", np.asarray(observations[:1]), 2)
     num_states = int((bounds[:, 1] - bounds[:, 0]).sum()) + (0 if following is None else len(bounds))
     precision = np.float32 if observations.dtype == np.float32 else np.float64
     states = np.empty((num_states, observations.shape[1]), precision)
@@ -169,4 +189,5 @@ def _within(values: Any, bounds: Int[ndarray, "episodes 2"], *, drop_last: bool)
 
 
 def _names(array: Any) -> list[str]:
-    return [str(name) for name in array.attrs.get("names", ())]
+    names = np.atleast_1d(array.attrs.get("names", ())).tolist()
+    return [name.decode() if isinstance(name, bytes) else str(name) for name in names]

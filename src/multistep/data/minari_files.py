@@ -18,16 +18,18 @@ from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
 
-ID = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
+ENDING = re.compile(r".*\w-v\d+/?")
 METADATA = "multistep"  # where names of columns are kept, and whether there are rewards; other readers ignore it
 
 
 def is_minari(name: str | Path) -> bool:
     """Whether this names a Minari dataset rather than a file: an id, or a folder with Minari's metadata."""
     path = Path(name)
-    return (path / "data" / "metadata.json").is_file() or (
-        not path.exists() and ID.fullmatch(str(name).lstrip("./")) is not None
-    )
+    return (path / "data" / "metadata.json").is_file() or (ENDING.fullmatch(str(name)) is not None and not path.is_file())
+
+
+def _is_path(name: str | Path) -> bool:
+    return str(name).startswith(("/", ".", "~"))
 
 
 def read_minari(name: str, columns: Columns) -> list[Recording]:
@@ -35,12 +37,13 @@ def read_minari(name: str, columns: Columns) -> list[Recording]:
     import minari
 
     folder = Path(name)
-    if not folder.is_dir():
+    if not (folder / "data").is_dir() and _is_path(name):
+        raise InputError(f"There is no Minari dataset at {name}: check the path.")
+    if not (folder / "data").is_dir():
         folder = _root() / name
         if not (folder / "data").is_dir():
-            there = ", ".join(minari.list_local_datasets()) or "none"
             raise InputError(
-                f"There is no Minari dataset {name} in {_root()} (there: {there}): check the id, or fetch it with "
+                f"There is no Minari dataset {name} in {_root()} (there: {_those_there()}): check the id, or fetch it with "
                 f"'minari download {name}'."
             )
     try:
@@ -56,15 +59,23 @@ def read_minari(name: str, columns: Columns) -> list[Recording]:
 
 def save_minari(episodes: Episodes, name: str | Path) -> None:
     """Write a new dataset, whole or not at all: in Minari's own folder, or at a path if the name starts with / or a dot."""
-    is_path = str(name).startswith(("/", "."))
-    target = Path(name) if is_path else _root() / name
-    if target.exists():
-        raise InputError(f"There is a dataset {name} already: choose another version, or delete {target}.")
-    dataset_id = target.name if is_path else str(name)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not list it.
-    staging = Path(tempfile.mkdtemp(dir=target.parent.resolve(), prefix=".writing_"))
+    from minari.dataset.minari_dataset import parse_dataset_id
+
+    target = Path(name) if _is_path(name) else _root() / name
+    dataset_id = target.name if _is_path(name) else str(name)
     try:
+        parse_dataset_id(dataset_id)
+    except ValueError as error:
+        raise InputError(
+            f"{name} is no id that Minari takes: write a name of letters, digits and _, with a version, such as lab/plant-v0."
+        ) from error
+    if target.exists():
+        raise InputError(f"There is a dataset or folder {name} already: choose another version, or delete {target}.")
+    staging = None
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not list it.
+        staging = Path(tempfile.mkdtemp(dir=target.parent.resolve(), prefix=".writing_"))
         # HDF5 does not survive a disk that is full: better not to begin.
         reserve(staging / "reserved", _size(episodes))
         with _minari_root(staging), warnings.catch_warnings():
@@ -74,7 +85,8 @@ def save_minari(episodes: Episodes, name: str | Path) -> None:
     except OSError as error:
         raise InputError(f"Cannot write {name}: {error.strerror or error}; free some space or choose another place.") from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def _size(episodes: Episodes) -> int:
@@ -143,6 +155,12 @@ def _recording(source: str, dataset: Any) -> Recording:
         state_names=column_names(source, names.get("states", ()), "state", states.shape[1]),
         action_names=column_names(source, names.get("actions", ()), "action", actions.shape[1]),
     )
+
+
+def _those_there() -> str:
+    """Ids of the datasets in Minari's folder; one with a malformed name makes Minari's own list fail."""
+    found = sorted(path.parents[1].relative_to(_root()).as_posix() for path in _root().glob("**/data/metadata.json"))
+    return ", ".join(found) or "none"
 
 
 def _root() -> Path:

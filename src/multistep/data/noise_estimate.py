@@ -26,11 +26,15 @@ def estimate_noise(
        weights W the residual of dimension i has the variance $\sigma_i^2 + \sum_j W_{ji}^2 \sigma_j^2$, which is solved for
        $\sigma^2 \ge 0$. What is not linear in the dynamics counts as noise.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.where(np.isfinite(states), states, 0) ** 2
+    if not np.isfinite(squares.sum()):
+        return np.full(states.shape[1], np.nan)  # such numbers have no squares
     middles = _middles(lengths)[:MOST_ROWS]
     middles = middles[np.isfinite(states[middles[:, 0, None] + np.arange(-1, 2)]).all(axis=(1, 2))]
     middles = middles[np.isfinite(actions[middles[:, 1, None] + np.arange(-1, 1)]).all(axis=(1, 2))]
     by_difference = np.array([_by_difference(column, lengths) for column in states.T])
-    if len(middles) < 4 * (2 * states.shape[1] + 2 * actions.shape[1]):
+    if len(middles) < 10 * (2 * states.shape[1] + 2 * actions.shape[1]):
         return by_difference
     return np.fmin(_by_prediction(states, actions, middles), by_difference)
 
@@ -49,7 +53,7 @@ def _by_difference(column: Float[ndarray, " all_states"], lengths: Lengths) -> f
     parts = [np.diff(part.astype(np.float64), DIFFERENCE_ORDER) for part in np.split(column, ends[:-1])]
     differences = np.concatenate(parts)
     differences = differences[np.isfinite(differences)]
-    if len(differences) == 0:
+    if len(differences) < 10:
         return float("nan")
     return float(np.sqrt(np.mean(differences**2) / comb(2 * DIFFERENCE_ORDER, DIFFERENCE_ORDER)))
 
@@ -63,7 +67,8 @@ def _by_prediction(states: ndarray, actions: ndarray, middles: Int[ndarray, "mid
     unit, scale = here.std(axis=0), around.std(axis=0)
     unit, scale = np.where(unit > 0, unit, 1), np.where(scale > 0, scale, 1)
     weights, *_ = np.linalg.lstsq(around / scale, here / unit, rcond=None)
-    residual = np.mean((here / unit - around / scale @ weights) ** 2, axis=0)
+    # Divided by what the weights leave free: otherwise a short log would look less noisy than it is.
+    residual = np.sum((here / unit - around / scale @ weights) ** 2, axis=0) / (len(here) - len(weights) - 1)
     size = here.shape[1]
     neighbours = (weights[: 2 * size] / scale[: 2 * size, None]) * np.tile(unit, 2)[:, None]
     mixing = np.eye(size) + (neighbours[:size] ** 2).T + (neighbours[size:] ** 2).T

@@ -66,6 +66,11 @@ def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
         rewards=rewards,
         lengths=lengths,
         first_rows=np.cumsum(lengths + 1) - lengths - 1,
-        state_names=column_names(source, arrays.get("state_names", np.array([], str)).tolist(), "state", states.shape[1]),
-        action_names=column_names(source, arrays.get("action_names", np.array([], str)).tolist(), "action", actions.shape[1]),
+        first_action_rows=np.cumsum(lengths) - lengths,
+        state_names=column_names(source, _names(arrays, "state_names"), "state", states.shape[1]),
+        action_names=column_names(source, _names(arrays, "action_names"), "action", actions.shape[1]),
     )
+
+
+def _names(arrays: dict[str, np.ndarray], name: str) -> list[object]:
+    return np.atleast_1d(arrays.get(name, np.array([], str))).tolist()

@@ -1,8 +1,10 @@
 """Episodes in `.parquet`: one row per moment, a column each; a file that `save` wrote says which columns are what."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -36,35 +38,45 @@ def save_parquet(episodes: Episodes, path: Path) -> None:
 def read_parquet(path: Path, columns: Columns) -> list[Recording]:
     """The episodes of one file; columns that are not named are those that the file itself names, if it does."""
 
-    def numbers(names: Sequence[str]) -> Iterator[tuple[int, list[np.ndarray]]]:
+    def numbers(groups: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[np.ndarray]]]:
         # Some rows at a time: a large file is in memory once, as rows, and never a second time as columns.
-        offset = 0
-        for rows in pl.scan_parquet(path).select(names).collect_batches(maintain_order=True):
-            yield offset, [_numbers(path, rows[name]) for name in names]
+        table, offset = pl.scan_parquet(path, glob=False), 0
+        schema, asked = table.collect_schema(), {name for names in groups for name in names}
+        columns = {name: _as_number(path, name, schema) for name in asked}
+        for rows in table.select(**columns).collect_batches(maintain_order=True):
+            yield offset, [rows.select(names).to_numpy() if names else np.empty((0, 0)) for names in groups]
             offset += len(rows)
 
     try:
         roles = json.loads(pl.read_parquet_metadata(path).get(METADATA, "{}"))
-        columns = Columns(
+        roles = roles if isinstance(roles, dict) else {}
+        columns = replace(
+            columns,
             states=columns.states or tuple(roles.get("states", ())),
             actions=columns.actions or tuple(roles.get("actions", ())),
             rewards=columns.rewards or roles.get("rewards"),
-            episode=columns.episode or roles.get("episode"),
-            time=columns.time,
         )
-        return recordings_of(str(path), pl.scan_parquet(path), numbers, columns)
+        if columns.episode is None and "episode" in roles:
+            # Ids that the file itself has given count from 0 in every file: they mean nothing outside of it.
+            columns = replace(columns, episode=roles["episode"])
+            return [
+                replace(r, episode_ids=())
+                for r in recordings_of(str(path), pl.scan_parquet(path, glob=False), numbers, columns)
+            ]
+        return recordings_of(str(path), pl.scan_parquet(path, glob=False), numbers, columns)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{path} cannot be read as .parquet ({reason_of(error)}): write it again.") from error
 
 
-def _numbers(path: Path, values: pl.Series) -> np.ndarray:
-    """The column as numbers, NaN where it is null; times become seconds."""
-    if values.dtype in (pl.Datetime, pl.Date):
-        values = values.dt.timestamp("us") / 1e6
-    elif values.dtype == pl.Duration:
-        values = values.dt.total_microseconds() / 1e6
-    if not (values.dtype.is_numeric() or values.dtype == pl.Boolean):
-        raise InputError(f"{path}, column {values.name} is of type {values.dtype}, not numbers: convert it or leave it out.")
-    if values.dtype not in (pl.Float32, pl.Float64):
-        values = values.cast(pl.Float64)
-    return values.fill_null(float("nan")).to_numpy() if values.null_count() else values.to_numpy()
+def _as_number(path: Path, name: str, schema: Mapping[str, Any]) -> pl.Expr:
+    """The column as a floating-point number; null will be NaN, times become seconds."""
+    column, kind = pl.col(name), schema[name]
+    if kind in (pl.Float32, pl.Float64):
+        return column
+    if kind in (pl.Datetime, pl.Date):
+        return column.dt.timestamp("us") / 1e6
+    if kind == pl.Duration:
+        return column.dt.total_microseconds() / 1e6
+    if kind.is_numeric() or kind == pl.Boolean:
+        return column.cast(pl.Float64)
+    raise InputError(f"{path}, column {name} is of type {kind}, not numbers: convert it or leave it out.")

@@ -25,7 +25,9 @@ class Recording:
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     first_rows: Lengths
-    """Where in the file each episode starts, for messages: counted from 1 in a table, from 0 in an array."""
+    """Where in the file the states of each episode start, for messages: counted from 1 in a table, from 0 in an array."""
+    first_action_rows: Lengths | None = None
+    """The same for actions and rewards, where they do not stand in the same rows as the states."""
     rewards: Num[ndarray, " all_steps"] | None = None
     time_steps: Float[ndarray, " all_steps"] | None = None
     """Seconds (or whatever the time column counts) from each state to the next."""
@@ -49,6 +51,8 @@ class Recording:
             absent = [name for name in wanted if name not in there]
             if absent:
                 raise InputError(f"{self.source} has no column {', '.join(absent)}; it has {', '.join(there)}.")
+            if len(set(wanted)) < len(wanted):
+                raise InputError(f"A column of {self.source} is named more than once ({', '.join(wanted)}): name it once.")
         return replace(
             self,
             states=_columns(self.states, self.state_names, chosen_states),
@@ -97,9 +101,11 @@ def as_floats(source: str, what: str, values: ndarray, dimensions: int) -> ndarr
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 
-def column_names(source: str, names: Sequence[str], what: str, size: int) -> tuple[str, ...]:
+def column_names(source: str, given: Sequence[object], what: str, size: int) -> tuple[str, ...]:
     """The names if there are any, `state_0`, `state_1`, ... if there are none."""
-    names = tuple(names) or tuple(f"{what}_{index}" for index in range(size))
+    if not all(isinstance(name, str) for name in given):
+        raise InputError(f"{source} has {what} names that are not text: write them as text.")
+    names = tuple(map(str, given)) or tuple(f"{what}_{index}" for index in range(size))
     if len(names) != size or len(set(names)) != size:
         raise InputError(f"{source} has the {what} names {', '.join(names)} for {size} columns: give each column its own name.")
     return names
@@ -117,10 +123,11 @@ def _check_numbers(recording: Recording) -> None:
         missing = ~np.isfinite(values.reshape(len(values), -1))
         row, column = np.argwhere(missing)[0]
         episode = int(np.searchsorted(offsets, row, side="right")) - 1
-        place = recording.first_rows[episode] + row - offsets[episode]
+        action_rows = recording.first_rows if recording.first_action_rows is None else recording.first_action_rows
+        place = (recording.first_rows if what == "state" else action_rows)[episode] + row - offsets[episode]
         raise InputError(
-            f"{recording.source}, row {place}: the {what} {names[column]} is empty, NaN or infinite (as are {missing.sum()} "
-            f"values of its {what}s in all): repair or remove these rows, or cut the episode there."
+            f"{recording.source}, row {place} (episode {episode}): the {what} {names[column]} is empty, NaN or infinite, as "
+            f"are {missing.sum()} values of its {what}s in all: repair or remove these rows, or cut the episode there."
         )
 
 

@@ -9,28 +9,27 @@ import polars as pl
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from multistep.data.columns import Columns, experiments
+from multistep.data.columns import Columns, Experiment, experiments
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.errors import InputError
 
 GAP = 1.5  # a step this many times as long as the usual one has lost a sample
 
-BLOCK = 8192  # rows turned from columns into rows at a time: they fit into the cache
-
-# Columns by name, as numbers with NaN where they are empty: some rows at a time, each time with the number of the first.
-Numbers = Callable[[Sequence[str]], Iterator[tuple[int, list[ndarray]]]]
+# Groups of columns by name, as numbers with NaN where they are empty: an array of some rows for each group, with the number of
+# the first row.
+Numbers = Callable[[Sequence[Sequence[str]]], Iterator[tuple[int, list[ndarray]]]]
 
 
 def recordings_of(source: str, table: pl.LazyFrame, numbers: Numbers, columns: Columns) -> list[Recording]:
     """One recording per experiment in the table."""
-    available = table.collect_schema().names()
+    available = [name for name in table.collect_schema().names() if not name.startswith("\0")]
     chosen, state_names, action_names = experiments(source, columns, available)
     for column in filter(None, (columns.episode, columns.time)):
         if column not in available:
-            raise InputError(f"{source} has no column {column}; it has {', '.join(filter(None, available))}.")
+            raise InputError(f"{source} has no column {column}; it has {', '.join(available)}.")
     ids = None if columns.episode is None else table.select(columns.episode).collect()[:, 0]
-    times = None if columns.time is None else np.concatenate([rows[0] for _, rows in numbers([columns.time])])
+    times = None if columns.time is None else np.concatenate([rows[:, 0] for _, (rows,) in numbers([[columns.time]])])
     recordings = []
     for experiment in chosen:
         height = _used_height(source, table, experiment.own)
@@ -38,12 +37,13 @@ def recordings_of(source: str, table: pl.LazyFrame, numbers: Numbers, columns: C
         num_gaps = 0
         if times is not None:
             bounds, num_gaps = _without_gaps(source, str(columns.time), times, bounds)
+        states, actions, rewards = _gather(numbers, experiment, bounds)
         recordings.append(
             Recording(
                 source=source,
-                states=_between(numbers, experiment.states, bounds, last_rows=True),
-                actions=_between(numbers, experiment.actions, bounds, last_rows=False),
-                rewards=_between(numbers, [experiment.rewards], bounds, last_rows=False)[:, 0] if experiment.rewards else None,
+                states=states,
+                actions=actions,
+                rewards=rewards[:, 0] if experiment.rewards else None,
                 lengths=bounds[:, 1] - bounds[:, 0] - 1,
                 first_rows=bounds[:, 0] + 1,
                 state_names=state_names,
@@ -79,6 +79,8 @@ def _used_height(source: str, table: pl.LazyFrame, columns: Sequence[str]) -> in
     """Rows up to the last one with a value: an empty line at the end, or the rest of a longer experiment beside, is none."""
     empty = pl.all_horizontal(pl.col(column).is_null() for column in columns)
     height = int(table.select(pl.len()).collect().item())
+    if height == 0:
+        raise InputError(f"{source} has no rows: it holds no episode.")
     if not table.slice(height - 1, 1).select(empty).collect().item():
         return height
     filled = table.select((~empty).arg_true()).collect()[:, 0]
@@ -92,7 +94,15 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
     edges = [0, height]
     if ids is not None:
         ids = ids.head(height)
-        changes = (ids.head(height - 1).ne_missing(ids.tail(height - 1))).arg_true().to_numpy() + 1
+        if ids.null_count():
+            row = ids.is_null().arg_max()
+            raise InputError(
+                f"{source}, row {(row or 0) + 1}: the episode {ids.name} is empty; give every row the id of its episode."
+            )
+        if ids.dtype.is_nested():
+            raise InputError(f"{source}: the episode {ids.name} is of type {ids.dtype}; use numbers or text for ids.")
+        runs = ids.rle_id().to_numpy()
+        changes = np.flatnonzero(runs[1:] != runs[:-1]) + 1
         edges = [0, *changes.tolist(), height]
         seen: dict[object, int] = {}
         for row, name in zip(edges[:-1], ids.gather(edges[:-1]).to_list(), strict=True):
@@ -121,8 +131,8 @@ def _without_gaps(
         if len(wrong):
             row = start + wrong[0] + 2
             raise InputError(
-                f"{source}, row {row}: the time {name} is {times[row - 1]:g} after {times[row - 2]:g}; it must increase within "
-                "an episode: sort the rows, or name the column that tells the episodes apart."
+                f"{source}, row {row}: the time {name} is {times[row - 1]:.17g} after {times[row - 2]:.17g}; it must increase "
+                "within an episode: sort the rows, or name the column that tells the episodes apart."
             )
     usual = float(np.median(np.concatenate(steps)))
     pieces, gaps = [], []
@@ -143,26 +153,29 @@ def _without_gaps(
     return np.array(pieces), len(gaps)
 
 
-def _between(
-    numbers: Numbers, names: Sequence[str], bounds: Int[ndarray, "episodes 2"], *, last_rows: bool
-) -> Float[ndarray, "rows columns"]:
-    """The columns within the bounds, with or without the last row of each episode, as one array."""
-    kept = np.zeros(bounds[-1, 1], bool)
+def _gather(
+    numbers: Numbers, experiment: Experiment, bounds: Int[ndarray, "episodes 2"]
+) -> tuple[Float[ndarray, "all_states state"], Float[ndarray, "all_steps action"], Float[ndarray, "all_steps reward"]]:
+    """States, actions and rewards within the bounds; the last row of an episode has a state only."""
+    within = np.zeros(bounds[-1, 1], bool)
     for start, end in bounds.tolist():
-        kept[start : end - (not last_rows)] = True
-    joined, filled = None, 0
-    for offset, columns in numbers(names):
-        if joined is None:
-            single = all(column.dtype == np.float32 for column in columns)
-            joined = np.empty((kept.sum(), len(names)), np.float32 if single else np.float64)
-        wanted = kept[offset : offset + len(columns[0])]
-        for start in range(0, len(wanted), BLOCK):
-            block = slice(start, min(start + BLOCK, len(wanted)))
-            rows = np.stack([column[block] for column in columns], axis=1)[wanted[block]]
-            joined[filled : filled + len(rows)] = rows
-            filled += len(rows)
-    assert joined is not None
-    return joined
+        within[start:end] = True
+    acting = within.copy()
+    acting[bounds[:, 1] - 1] = False
+    masks = (within, acting, acting)
+    rewards = (experiment.rewards,) if experiment.rewards else ()
+    joined, filled = [np.empty((mask.sum(), 0)) for mask in masks], [0, 0, 0]
+    for offset, groups in numbers((experiment.states, experiment.actions, rewards)):
+        for index, (mask, rows) in enumerate(zip(masks, groups, strict=True)):
+            if filled[index] == 0:
+                joined[index] = np.empty((mask.sum(), rows.shape[1]), rows.dtype)
+            wanted = mask[offset : offset + len(rows)]
+            number = int(np.count_nonzero(wanted))
+            place = joined[index][filled[index] : filled[index] + number]
+            place[:] = rows if number == len(rows) else rows[: len(wanted)][wanted]
+            filled[index] += number
+    states, actions, paid = joined
+    return states, actions, paid
 
 
 def _with_holes(name: str, values: ndarray, within: ndarray) -> pl.Series:

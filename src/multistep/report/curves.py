@@ -16,7 +16,7 @@ def draw_r2_curves(out: Path) -> Path:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = pl.read_csv(out / "rows.csv")
+    rows = pl.read_csv(out / "rows.csv", glob=False)
     figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
     for name in rows["model"].unique(maintain_order=True):
         curve = rows.filter(pl.col("model") == name)

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from multistep.data.atomic import replacing
+from multistep.report.tables import read_column_rows
 
 MOST_PANELS = 10
 COLOURS = ("#1b6ca8", "#d95f02", "#666666")
@@ -18,9 +19,11 @@ def draw_overview(out: Path) -> Path:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    columns = pl.read_csv(out / "rows.csv").filter(pl.col("kind") != "reward")
-    episodes = pl.read_csv(out / "episodes.csv")
-    trajectories = pl.read_csv(out / "trajectories.csv", infer_schema_length=None)
+    columns = read_column_rows(out).filter(pl.col("kind") != "reward")
+    episodes = pl.read_csv(out / "episodes.csv", infer_schema_length=None, glob=False)
+    trajectories = pl.read_csv(out / "trajectories.csv", infer_schema_length=None, glob=False)
+    # A dollar sign would start a formula.
+    columns = columns.with_columns(pl.col("name").str.replace_all("$", r"\$", literal=True))
     shown = columns["name"].to_list()[:MOST_PANELS]
     figure = plt.figure(figsize=(11, 1.2 + 0.75 * max(len(shown), 4)), layout="constrained")
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.4))[0]
@@ -28,8 +31,8 @@ def draw_overview(out: Path) -> Path:
     _draw_returns(above, episodes)
     _draw_ranges(below, columns.head(MOST_PANELS))
     panels = right.subplots(len(shown), 1, sharex=True, squeeze=False)[:, 0]
-    for axes, name in zip(panels, shown, strict=True):
-        _draw_trajectories(axes, trajectories, name)
+    for number, (axes, name) in enumerate(zip(panels, shown, strict=True)):
+        _draw_trajectories(axes, trajectories, f"column_{number}", name)
     panels[-1].set_xlabel("step")
     right.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncol=3, frameon=False, fontsize=8)
     path = out / "overview.png"
@@ -40,8 +43,9 @@ def draw_overview(out: Path) -> Path:
 
 
 def _draw_returns(axes: Any, episodes: pl.DataFrame) -> None:
-    what = "length" if episodes["return"].null_count() else "return"
-    values = episodes[what].to_numpy()
+    returns = episodes["return"].cast(pl.Float64).to_numpy()
+    what = "return" if np.isfinite(returns).any() else "length"
+    values = returns[np.isfinite(returns)] if what == "return" else episodes["length"].to_numpy()
     axes.hist(values, bins=min(30, max(5, len(values) // 3)), color=COLOURS[0], alpha=0.8)
     below = axes.get_xaxis_transform()
     axes.plot(values, np.full(len(values), -0.03), "|", color="black", alpha=0.4, transform=below, clip_on=False)
@@ -58,15 +62,15 @@ def _draw_ranges(axes: Any, columns: pl.DataFrame) -> None:
         axes.plot(row["mean"], place, "o", color="white", markeredgecolor=COLOURS[0], markersize=4)
     axes.set_yticks(range(len(columns)), columns["name"].to_list(), fontsize=8)
     axes.invert_yaxis()
-    largest = np.nanmax(np.abs(columns.select("lowest", "highest").to_numpy())) if len(columns) else 1
-    if largest > 50:
+    ranges = np.abs(columns.select("lowest", "highest").to_numpy().astype(float))
+    if np.isfinite(ranges).any() and np.nanmax(ranges) > 50:
         axes.set_xscale("symlog")
     axes.grid(axis="x", alpha=0.3)
     axes.set_title("range, mean and deviation", fontsize=10)
 
 
-def _draw_trajectories(axes: Any, trajectories: pl.DataFrame, name: str) -> None:
+def _draw_trajectories(axes: Any, trajectories: pl.DataFrame, column: str, name: str) -> None:
     for colour, (number, rows) in zip(COLOURS, trajectories.group_by("episode", maintain_order=True), strict=False):
-        axes.plot(rows["step"], rows[name], color=colour, linewidth=0.8, label=f"episode {number[0]}")
+        axes.plot(rows["step"], rows[column], color=colour, linewidth=0.8, label=f"episode {number[0]}")
     axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
     axes.tick_params(labelsize=7)

@@ -1,6 +1,7 @@
 """Sentences and tables, from the files that a run has left."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def model_sentence(summary: dict[str, Any]) -> str:
 
 def score_table(out: Path) -> Table:
     """R2 at a few horizons and its mean over all, of every model in `out/rows.csv`, within 80 columns."""
-    rows = pl.read_csv(out / "rows.csv")
+    rows = pl.read_csv(out / "rows.csv", glob=False)
     last = int(rows["horizon"].to_numpy().max())
     horizons = [h for h in (1, 10, 50) if h < last] + [last]
     table = Table("model", *(f"R2({h})" for h in horizons), f"R2bar({last})", "diverged")
@@ -67,14 +68,22 @@ def inspect_sentence(summary: dict[str, Any]) -> str:
 def inspect_table(out: Path) -> Table:
     """One line per column of the data, from `out/rows.csv`."""
     table = Table("", "column", "lowest", "highest", "mean", "noise up to", "remarks")
-    for row in pl.read_csv(out / "rows.csv").iter_rows(named=True):
+    for row in read_column_rows(out).iter_rows(named=True):
         remarks = [f"{row['missing']} missing"] if row["missing"] else []
         remarks += ["constant"] if row["constant"] else []
         remarks += [f"same as {row['same_as']}"] if row["same_as"] else []
-        noise = "" if row["noise_of_range"] is None else f"{row['noise_of_range']:.2%}"
+        noise = row["noise_of_range"]
+        noise = "" if noise is None or math.isnan(noise) else f"{noise:.2%}"
         numbers = [f"{row[name]:.4g}" for name in ("lowest", "highest", "mean")]
         table.add_row(row["kind"], row["name"], *numbers, noise, ", ".join(remarks))
     return table
+
+
+def read_column_rows(out: Path) -> pl.DataFrame:
+    """The rows that `multistep inspect` has left, one per column of the data."""
+    kinds: dict[str, Any] = dict.fromkeys(("kind", "name", "same_as"), pl.String)
+    kinds |= dict.fromkeys(("lowest", "highest", "mean", "deviation", "noise", "noise_of_range"), pl.Float64)
+    return pl.read_csv(out / "rows.csv", schema_overrides=kinds, glob=False)
 
 
 def datasets_table(rows: list[dict[str, Any]]) -> Table:

@@ -36,7 +36,7 @@ def run_inspect(config: InspectConfig) -> dict[str, Any]:
     recordings = read_recordings(config.files, config.columns)
     column_rows, episode_rows = _column_rows(recordings), _episode_rows(recordings)
     lengths = np.array([row["length"] for row in episode_rows])
-    returns = np.array([row["return"] for row in episode_rows if row["return"] is not None])
+    returns = np.array([row["return"] for row in episode_rows if row["return"] is not None and np.isfinite(row["return"])])
     summary = {
         "files": len({recording.source for recording in recordings}),
         "episodes": len(lengths),
@@ -134,6 +134,6 @@ def _trajectory_rows(recordings: list[Recording]) -> list[Row]:
         first_state, first_action = recording.state_offsets[number], recording.action_offsets[number]
         for step in range(0, length, -(-length // TRAJECTORY_POINTS)):
             values = [*recording.states[first_state + step], *recording.actions[first_action + step]]
-            names = (*recording.state_names, *recording.action_names)
-            rows.append({"episode": at, "step": step} | {n: float(v) for n, v in zip(names, values, strict=True)})
+            # Columns by number, in the order of the rows of `rows.csv`: names may be anything, also the same twice.
+            rows.append({"episode": at, "step": step} | {f"column_{n}": float(value) for n, value in enumerate(values)})
     return rows

@@ -34,7 +34,8 @@ def datasets_folder(folder: Path | None = None) -> Path:
     """This folder, or that of the environment variable MULTISTEP_DATASETS, or the platform's place for caches."""
     if folder is not None:
         return folder
-    return Path(os.environ.get(VARIABLE) or Path(platformdirs.user_cache_dir("multistep")) / "datasets")
+    chosen = os.environ.get(VARIABLE)
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("multistep")) / "datasets"
 
 
 def load_dataset(name: str, folder: Path | None = None) -> Episodes:
@@ -66,7 +67,7 @@ def keep_dataset(dataset: Dataset, episodes: Episodes, versions: dict[str, str |
         return_mean=float(episodes.returns.mean()),
         return_deviation=float(episodes.returns.std()),
         sha256=_sha256(path),
-        recipe={"kind": type(dataset.recipe).__name__, **asdict(dataset.recipe)},
+        recipe=_recipe(dataset),
         versions=versions,
     )
     write_text(path.with_suffix(".json"), json.dumps(asdict(kept), indent=2) + "\n")
@@ -79,13 +80,19 @@ def cached(dataset: Dataset, folder: Path | None = None) -> CachedDataset | None
     if not (path.exists() and path.with_suffix(".json").exists()):
         return None
     try:
-        return CachedDataset(**json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+        kept = CachedDataset(**json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+        # Made by another recipe, of an earlier version perhaps, it is another dataset.
+        return kept if kept.recipe == _recipe(dataset) else None
     except (ValueError, TypeError) as error:
         raise InputError(f"{path.with_suffix('.json')} is damaged: delete it and collect the dataset again.") from error
 
 
 def dataset_path(dataset: Dataset, folder: Path | None = None) -> Path:
     return datasets_folder(folder) / f"{dataset.name}.npz"
+
+
+def _recipe(dataset: Dataset) -> dict[str, Any]:
+    return {"kind": type(dataset.recipe).__name__, **asdict(dataset.recipe)}
 
 
 def _sha256(path: Path) -> str:

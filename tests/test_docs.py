@@ -1,0 +1,51 @@
+"""The commands in the documents, executed as they stand on files like those."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import multistep as ms
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def commands(page):
+    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "cache"))
+    (tmp_path / "logs").mkdir()
+    header = "run,t,x,theta,u\n"
+    for name in ("logs/a", "logs/b", "plant"):
+        rows = (f"{t // 10},{t},{np.sin(t)},{np.cos(t)},{t % 3}\n" for t in range(40))
+        (tmp_path / f"{name}.csv").write_text(header + "".join(rows))
+    (tmp_path / "two.csv").write_text("u1,u2,y1,y2,Ts,\n" + "".join(f"{t},{-t},{t % 5},{t % 7},,\n" for t in range(40)))
+    return tmp_path
+
+
+def test_the_commands_of_the_page_on_data(folder):
+    page = commands("data.md")
+    assert len(page) == 7
+    for words in page:
+        subprocess.run([sys.executable, "-m", *words], cwd=folder, check=True, capture_output=True)
+    clean, noisy = (ms.load(folder / name) for name in ("plant.parquet", "noisy.hdf5"))
+    assert len(clean) == len(noisy) == 4
+    np.testing.assert_array_equal(clean.actions, noisy.actions)
+    assert (clean.states != noisy.states).all()
+
+
+def test_links_lead_somewhere():
+    root = DOCS.parent
+    for page in (root / "README.md", root / "CONTRIBUTING.md", root / "bench" / "README.md", *DOCS.glob("*.md")):
+        for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
+            assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
+    for path in re.findall(r"`(tests/[\w/.]+)`", "".join(page.read_text() for page in DOCS.glob("*.md"))):
+        assert (root / path).exists(), path
