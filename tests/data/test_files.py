@@ -565,7 +565,7 @@ print((peak() - before) * 1024)
 """
 
 
-# Polars decodes up to about 450 MB ahead, however large the file: with 1 GB that stays below 2.5 times (`multistep bench files`).
+# Polars decodes up to about 450 MB ahead, however large the file: with 1 GB that is below 2.5 times (`multistep bench files`).
 @pytest.mark.parametrize(("path", "ahead"), [("data.hdf5", 0), ("data.npz", 0), ("data.parquet", 550e6)])
 def test_reading_stays_within_two_and_a_half_times_the_size(tmp_path, path, ahead):
     rng = np.random.default_rng(0)
