@@ -11,27 +11,35 @@ from rich.console import Console
 
 from multistep.bench.cartpole import CartpoleBenchConfig, run_cartpole_bench
 from multistep.bench.files import FilesBenchConfig, run_files_bench
+from multistep.bench.sigmoid import SigmoidBenchConfig, run_sigmoid_bench
 from multistep.bench.training import TrainingBenchConfig, run_training_bench
 from multistep.errors import InputError
 from multistep.losses import AbstractWeights, describe_weights, parse_weights
 from multistep.process import keep_compiled_programs, use_one_thread
 from multistep.report.curves import draw_r2_curves
+from multistep.report.linear_figures import draw_linear
 from multistep.report.overview import draw_overview
+from multistep.report.sigmoid_figures import draw_sigmoid
 from multistep.report.tables import (
     bench_table,
     datasets_table,
     demo_sentence,
     inspect_sentence,
     inspect_table,
+    linear_table,
     model_sentence,
     score_table,
+    sigmoid_sentence,
+    sigmoid_table,
 )
 from multistep.studies.collect_dataset import CollectConfig, DatasetsConfig, run_collect, run_datasets
 from multistep.studies.convert_files import ConvertConfig, run_convert
 from multistep.studies.demo import DemoConfig, run_demo
 from multistep.studies.fit_files import FitFilesConfig, run_fit
 from multistep.studies.inspect_files import InspectConfig, run_inspect
+from multistep.studies.linear import LinearConfig, run_linear
 from multistep.studies.score_files import ScoreFilesConfig, run_score
+from multistep.studies.sigmoid import SigmoidConfig, run_sigmoid
 from multistep.training import PRESETS, Preset
 
 DESCRIPTION = "Learn dynamics models from logged, noisy trajectories and keep them right many steps ahead."
@@ -54,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
-    app, bench = tyro.extras.SubcommandApp(), tyro.extras.SubcommandApp()
+    app, bench, reproduce = (tyro.extras.SubcommandApp() for _ in range(3))
     app.command(name="demo")(_demo)
     app.command(name="fit")(_fit_command(_preset(words)))
     app.command(name="score")(_score)
@@ -65,7 +73,11 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     bench.command(name="training")(_bench_training)
     bench.command(name="cartpole")(_bench_cartpole)
     bench.command(name="files")(_bench_files)
+    bench.command(name="sigmoid")(_bench_sigmoid)
     app.command(bench, name="bench")
+    reproduce.command(name="linear")(_linear)
+    reproduce.command(name="sigmoid")(_sigmoid)
+    app.command(reproduce, name="reproduce")
     return app
 
 
@@ -129,6 +141,20 @@ def _datasets(config: Annotated[DatasetsConfig, tyro.conf.arg(name="")] = Datase
     OUTPUT.print(datasets_table(run_datasets(config)))
 
 
+def _linear(config: Annotated[LinearConfig, tyro.conf.arg(name="")] = LinearConfig()) -> None:  # noqa: B008
+    """The one-parameter linear system: loss, minimisers, bias and variance in closed form, beyond two steps too."""
+    run_linear(config)
+    OUTPUT.print(linear_table(config.out))
+    OUTPUT.print(f"Figures, from the rows beside them: {', '.join(map(str, draw_linear(config.out)))}.")
+
+
+def _sigmoid(config: Annotated[SigmoidConfig, tyro.conf.arg(name="")] = SigmoidConfig()) -> None:  # noqa: B008
+    """The two-parameter network: loss landscapes, and up to 9,000 trainings as one program."""
+    OUTPUT.print(sigmoid_sentence(run_sigmoid(config)))
+    OUTPUT.print(sigmoid_table(config.out))
+    OUTPUT.print(f"Figures, from the rows beside them: {', '.join(map(str, draw_sigmoid(config.out)))}.")
+
+
 def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig()) -> None:  # noqa: B008
     """Speed and memory of training and scoring, beside a bare matrix product and PyTorch."""
     run_training_bench(config)
@@ -144,6 +170,12 @@ def _bench_cartpole(config: Annotated[CartpoleBenchConfig, tyro.conf.arg(name=""
 def _bench_files(config: Annotated[FilesBenchConfig, tyro.conf.arg(name="")] = FilesBenchConfig()) -> None:  # noqa: B008
     """Loading beside the libraries' own plain reads, memory of large files, time to collect."""
     run_files_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_sigmoid(config: Annotated[SigmoidBenchConfig, tyro.conf.arg(name="")] = SigmoidBenchConfig()) -> None:  # noqa: B008
+    """The 9,000 trainings of the two-parameter network as one program, beside a PyTorch loop."""
+    run_sigmoid_bench(config)
     OUTPUT.print(bench_table(config.out))
 
 

@@ -95,6 +95,42 @@ def datasets_table(rows: list[dict[str, Any]]) -> Table:
     return table
 
 
+def linear_table(out: Path) -> Table:
+    """Bias and variance of every estimator at a few noise levels, from `out/rows.csv`."""
+    rows = pl.read_csv(out / "rows.csv", glob=False)
+    noises = rows["noise"].unique().sort().to_list()
+    table = Table("estimator", "noise", "bias", "variance", "to first order")
+    for name in rows["estimator"].unique(maintain_order=True):
+        for noise in (noises[len(noises) // 2], noises[-1]):
+            row = rows.row(by_predicate=(pl.col("estimator") == name) & (pl.col("noise") == noise), named=True)
+            theory = row["first_order_variance"]
+            numbers = [f"{row['bias']:+.4f}", f"{row['variance']:.4f}", "" if theory is None else f"{theory:.4f}"]
+            table.add_row(name, f"{noise:g}", *numbers)
+    return table
+
+
+def sigmoid_sentence(summary: dict[str, Any]) -> str:
+    """The finding beside the paper's, in one sentence."""
+    best, paper, above = summary["best_alpha"]["mean"], summary["paper_best_alpha_of_mean"], summary["mean_at_best_above_one"]
+    return (
+        f"Over {summary['trainings']} trainings the mean of one- and two-step validation error is smallest for alpha {best:g} "
+        f"(the paper: {paper:g}), {above['value']:+.2g} against alpha 1 (95 %: {above['low']:+.2g} to {above['high']:+.2g})."
+    )
+
+
+def sigmoid_table(out: Path) -> Table:
+    """Validation errors by alpha with their intervals, and the paired difference to alpha = 1, from `out/alphas.csv`."""
+    rows = pl.read_csv(out / "alphas.csv", glob=False)
+    table = Table("alpha", "one-step", "two-step", "mean", "mean above that of alpha 1 (95 %)", "distance")
+    for alpha in rows["alpha"].unique(maintain_order=True):
+        own = {row["measure"]: row for row in rows.filter(pl.col("alpha") == alpha).iter_rows(named=True)}
+        mean = own["mean"]
+        above = f"{mean['above_one']:+.4f} ({mean['above_one_low']:+.4f} to {mean['above_one_high']:+.4f})"
+        values = [f"{own[measure]['value']:.4f}" for measure in ("one_step", "two_step", "mean")]
+        table.add_row(f"{alpha:g}", *values, above, f"{own['distance']['value']:.3f}")
+    return table
+
+
 def bench_table(out: Path) -> Table:
     """The summary of a benchmark, one line per number."""
     table = Table("measured", "value")

@@ -1,0 +1,33 @@
+"""What all figures share: reading rows, and a file that is whole or not there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import polars as pl
+
+from multistep.data.atomic import replacing
+
+COLOURS = ("#7570b3", "#1b6ca8", "#1b9e77", "#66a61e", "#e6ab02", "#d95f02", "#666666")
+
+
+def read_rows(path: Path) -> pl.DataFrame:
+    """Rows that a run has left."""
+    return pl.read_csv(path, infer_schema_length=None, glob=False)
+
+
+@contextmanager
+def figure_file(path: Path, num_rows: int, num_columns: int, size: tuple[float | int, float | int]) -> Iterator[Any]:
+    """The axes of a figure, row by row; it is written to `path` once the block has ended well."""
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(num_rows, num_columns, figsize=size, layout="constrained", squeeze=False)
+    try:
+        yield axes.ravel()
+        with replacing(path) as temporary:
+            figure.savefig(temporary, dpi=130)
+    finally:
+        plt.close(figure)

@@ -1,0 +1,62 @@
+r"""The paper's two-parameter system: $s_{t+1} = \theta_1\,\mathrm{sigmoid}(\theta_2 s_t)$, and a network of the same form."""
+
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from multistep.data import Window
+from multistep.dynamics import AbstractModel
+from multistep.losses import multistep_errors
+from multistep.types import Action, PerHorizon, Scalar, State
+
+Parameters = Float[Array, " 2"]
+Observed = Float[Array, "samples 3"]
+
+
+class SigmoidModel(AbstractModel):
+    """A network of two layers with one neuron, without biases."""
+
+    parameters: Parameters
+
+    def step(self, state: State, action: Action) -> State:
+        return self.parameters[0] * jax.nn.sigmoid(self.parameters[1] * state)
+
+
+def two_step_errors(parameters: Parameters, observed: Observed) -> Float[Array, " 2"]:
+    """Mean squared error one and two steps ahead of the first of three observations: the general loss on this system."""
+
+    def of_sample(observations: Float[Array, " 3"]) -> PerHorizon:
+        no_actions = jnp.zeros((2, 0), observations.dtype)
+        return multistep_errors(SigmoidModel(parameters), Window(observations[:, None], no_actions))
+
+    return jax.vmap(of_sample)(observed).mean(axis=0)
+
+
+def two_step_loss(parameters: Parameters, observed: Observed, alpha: Scalar) -> Scalar:
+    r"""$L_\alpha = \alpha e_1 + (1-\alpha) e_2$."""
+    one, two = two_step_errors(parameters, observed)
+    return alpha * one + (1 - alpha) * two
+
+
+def train(
+    optimiser: optax.GradientTransformation,
+    start: Parameters,
+    alpha: Scalar,
+    observed: Observed,
+    batches: Int[Array, "epochs batches batch"],
+) -> Float[Array, "epochs_and_one 2"]:
+    """The parameters at the start and after each epoch of minimising the loss in these batches."""
+
+    def step(carried: tuple[Parameters, optax.OptState], batch: Int[Array, " batch"]) -> tuple[tuple, None]:
+        parameters, state = carried
+        slope = jax.grad(two_step_loss)(parameters, observed[batch], alpha)
+        change, state = optimiser.update(slope, state)
+        return (optax.apply_updates(parameters, change), state), None
+
+    def epoch(carried: tuple[Parameters, optax.OptState], numbers: Int[Array, "batches batch"]) -> tuple[tuple, Parameters]:
+        carried, _ = jax.lax.scan(step, carried, numbers)
+        return carried, carried[0]
+
+    _, history = jax.lax.scan(epoch, (start, optimiser.init(start)), batches)
+    return jnp.concatenate([start[None], history])
