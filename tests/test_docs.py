@@ -42,6 +42,18 @@ def test_the_commands_of_the_page_on_data(folder):
     assert (clean.states != noisy.states).all()
 
 
+def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
+    """As written, but at the smallest scale."""
+    page = commands("tractable-cases.md")
+    assert [words[:3] for words in page] == [["multistep", "reproduce", "linear"], ["multistep", "reproduce", "sigmoid"]]
+    for words in page:
+        words[words.index("--scale") + 1] = "smoke"
+        answer = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert "Figures, from the rows beside them" in answer.stdout
+    assert (tmp_path / "runs" / "linear" / "loss.png").exists()
+    assert (tmp_path / "runs" / "sigmoid" / "alphas.png").exists()
+
+
 def test_links_lead_somewhere():
     root = DOCS.parent
     for page in (root / "README.md", root / "CONTRIBUTING.md", root / "bench" / "README.md", *DOCS.glob("*.md")):

@@ -1,14 +1,16 @@
 """The figures in the documents are those of the runs beside them."""
 
+import csv
 import json
+import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BENCH, README = (ROOT / "bench" / "README.md").read_text(), (ROOT / "README.md").read_text()
 
 
-def summary(name):
-    return json.loads((ROOT / "bench" / name / "summary.json").read_text())
+def summary(name, folder="bench"):
+    return json.loads((ROOT / folder / name / "summary.json").read_text())
 
 
 def test_cartpole_figures():
@@ -48,3 +50,24 @@ def test_files_figures():
     assert f"in sizes of the file | {memory} |" in BENCH
     seconds = [figures[f"{name}_episodes_seconds"] for name in ("cartpole_50", "halfcheetah_100")]
     assert f"| {seconds[0]:.1f} s / {seconds[1]:.1f} s |" in BENCH
+
+
+def test_tractable_figures():
+    page = (ROOT / "docs" / "tractable-cases.md").read_text()
+    linear, sigmoid, bench = summary("linear", "results"), summary("sigmoid", "results"), summary("sigmoid")
+    for name in ("bias", "variance"):
+        assert f"| {name} | {' | '.join(f'{row[name]:.4f}' for row in linear['at_largest_noise'].values())} |" in page
+    ratios = linear["two_steps_over_averaging"]
+    assert f"a ratio of {linear['two_steps_over_one_step']:.2f} at noise 0.1" in page
+    below, above = ratios["below_half"], ratios["above_half"]
+    assert re.search(rf"{below:.2f} times that of averaging for parameters\s+below 1/2 and {above:.2f} times above", page)
+    assert f"takes {bench['program_seconds']:.1f} seconds on one core, {bench['faster_than_torch']:.0f} times" in page
+    assert bench["largest_difference"] < 1e-5
+    with open(ROOT / "results" / "sigmoid" / "alphas.csv") as file:
+        rows = {(row["measure"], float(row["alpha"])): row for row in csv.DictReader(file)}
+    for alpha in (0, 0.25, 0.5, 0.75, 1):
+        values = " | ".join(f"{float(rows[measure, alpha]['value']):.4f}" for measure in ("one_step", "two_step", "mean"))
+        assert f"| {alpha:g} | {values} |" in page
+    best = {seed: summary(f"sigmoid_seed_{seed}", "results")["best_alpha"] for seed in (1, 2, 3)} | {0: sigmoid["best_alpha"]}
+    assert [best[seed]["mean"] for seed in range(4)] == [0.75, 0.5, 0.5, 0.5]
+    assert [best[seed]["one_step"] for seed in range(4)] == [0.75, 0.5, 0.5, 0.75]
