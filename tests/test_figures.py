@@ -63,6 +63,8 @@ def test_tractable_figures():
     assert re.search(rf"{below:.2f} times that of averaging for parameters\s+below 1/2 and {above:.2f} times above", page)
     assert f"takes {bench['program_seconds']:.1f} seconds on one core, {bench['faster_than_torch']:.0f} times" in page
     assert bench["largest_difference"] < 1e-5
+    each, ratio = bench["torch_seconds_each"], bench["faster_than_torch"]
+    assert f"{bench['program_seconds']:.1f} s in all against {each:.2f} s each, {ratio:.0f} times the speed" in BENCH
     with open(ROOT / "results" / "sigmoid" / "alphas.csv") as file:
         rows = {(row["measure"], float(row["alpha"])): row for row in csv.DictReader(file)}
     for alpha in (0, 0.25, 0.5, 0.75, 1):

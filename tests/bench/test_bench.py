@@ -77,6 +77,14 @@ def test_files_bench_measures_both_sides(tmp_path):
     assert {entry.name for entry in (tmp_path / "f").iterdir()} == {"config.json", "rows.csv", "summary.json"}
 
 
+def test_sigmoid_bench_compares_like_with_like(tmp_path):
+    run("sigmoid", "--scale", "smoke", "--torch-trainings", "3", "--rounds", "1", "--out", "s", folder=tmp_path)
+    summary = json.loads((tmp_path / "s" / "summary.json").read_text())
+    each = summary["program_seconds"] / summary["trainings"]
+    np.testing.assert_allclose(summary["faster_than_torch"], summary["torch_seconds_each"] / each)
+    assert summary["largest_difference"] < 1e-4
+
+
 def test_disturbed_measurements_do_not_count():
     items = ("default", "paper", "torch_eager", "torch_eager_paper", "default_h1", "torch_eager_h1", "scoring")
     rows = [
