@@ -74,10 +74,10 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     bench.command(name="cartpole")(_bench_cartpole)
     bench.command(name="files")(_bench_files)
     bench.command(name="sigmoid")(_bench_sigmoid)
-    app.command(bench, name="bench")
+    app.command(bench, name="bench", help="Measure speed, memory and quality on this machine.")
     reproduce.command(name="linear")(_linear)
     reproduce.command(name="sigmoid")(_sigmoid)
-    app.command(reproduce, name="reproduce")
+    app.command(reproduce, name="reproduce", help="Run a study of the paper and draw its figures.")
     return app
 
 
