@@ -134,6 +134,8 @@ def test_fit_and_score_one_long_recording_with_the_paper_preset(logs):
         (["fit", "log_*.csv", *COLUMNS, "--preset", "nope"], "invalid choice 'nope'"),
         (["demo", "--noise", "-1"], "0 or more"),
         (["fit", "log_*.csv", *COLUMNS, "--noise", "0.1", "0.2", "0.3"], "3 noise scales for 2 state dimensions"),
+        (["reproduce", "linear", "--num-states", "0"], "at least one initial state"),
+        (["reproduce", "sigmoid", "--num-samples", "7"], "at least 10 samples"),
         (["inspect", "nothing_*.csv", *COLUMNS], "No file matches the pattern nothing_*.csv"),
         (["inspect", "lab/absent-v0"], "There is no Minari dataset lab/absent-v0"),
     ],

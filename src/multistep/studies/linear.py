@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from multistep.errors import InputError
 from multistep.studies import linear_system as system
 from multistep.studies.intervals import interval
 from multistep.studies.run_folder import Row, write_rows, write_run
@@ -48,6 +49,8 @@ class LinearConfig:
 
 def run_linear(config: LinearConfig) -> dict[str, Any]:
     """Run the study, leave its rows in `config.out` and return the summary."""
+    if config.num_states < 1 or config.seed < 0:
+        raise InputError("The study needs at least one initial state and a seed of 0 or more.")
     started = time.perf_counter()
     num_thetas, num_simulations, num_noises, horizons = config.sizes
     rng = np.random.default_rng(config.seed)

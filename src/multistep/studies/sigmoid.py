@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
 from multistep.data.atomic import replacing
+from multistep.errors import InputError
 from multistep.studies.intervals import interval
 from multistep.studies.run_folder import Row, write_rows, write_run
 from multistep.studies.scales import Scale
@@ -67,6 +68,8 @@ class Ablation:
 
 def run_sigmoid(config: SigmoidConfig) -> dict[str, Any]:
     """Run the study, leave its rows in `config.out` and return the summary."""
+    if config.num_samples < BATCH_SIZE or config.seed < 0:
+        raise InputError(f"The study needs at least {BATCH_SIZE} samples, a batch, and a seed of 0 or more.")
     started = time.perf_counter()
     surface, minima = _landscape(config)
     with replacing(config.out / "landscape.parquet") as temporary:
@@ -134,7 +137,8 @@ def prepare(config: SigmoidConfig) -> Ablation:
     states = [rng.uniform(-2, 2, config.num_samples) for _ in range(2)]
     training, validation = (np.concatenate([observe(part, noise, num_simulations, rng) for noise in NOISES]) for part in states)
     points = {name: initial_points(name, num_points, rng) for name in ("default", "uniform", "xavier_uniform")}
-    order = [rng.permutation(config.num_samples) for _ in range(num_epochs)]
+    whole = config.num_samples // BATCH_SIZE * BATCH_SIZE  # what does not fill a batch waits for another epoch
+    order = [rng.permutation(config.num_samples)[:whole] for _ in range(num_epochs)]
     combinations = list(product(points, range(num_points), range(len(NOISES)), range(num_simulations), ALPHAS))
     rows = tuple(
         {"initialisation": name, "point": point, "noise": NOISES[noise], "simulation": simulation, "alpha": alpha}
