@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -55,12 +54,21 @@ def test_files_figures():
 def test_tractable_figures():
     page = (ROOT / "docs" / "tractable-cases.md").read_text()
     linear, sigmoid, bench = summary("linear", "results"), summary("sigmoid", "results"), summary("sigmoid")
-    for name in ("bias", "variance"):
-        assert f"| {name} | {' | '.join(f'{row[name]:.4f}' for row in linear['at_largest_noise'].values())} |" in page
-    ratios = linear["two_steps_over_averaging"]
-    assert f"a ratio of {linear['two_steps_over_one_step']:.2f} at noise 0.1" in page
-    below, above = ratios["below_half"], ratios["above_half"]
-    assert re.search(rf"{below:.2f} times that of averaging for parameters\s+below 1/2 and {above:.2f} times above", page)
+    labels = {"bias": "bias, mean over parameters", "absolute_bias": "its size, mean over parameters", "variance": "variance"}
+    for name, label in labels.items():
+        assert f"| {label} | {' | '.join(f'{row[name]:.4f}' for row in linear['at_largest_noise'].values())} |" in page
+    one, averaging = linear["two_steps_over_one_step"], linear["two_steps_over_averaging"]
+    below, above = averaging["below_half"], averaging["above_half"]
+    text = " ".join(page.split())
+    assert (
+        f"a ratio of {one['simulated']:.2f} at noise 0.1, mean over the parameters; {one['first_order']:.2f} to first" in text
+    )
+    assert f"{below['simulated']:.2f} times that of averaging for parameters below 1/2 and {above['simulated']:.2f}" in text
+    assert f"({below['first_order']:.2f} and {above['first_order']:.2f} to first order)" in text
+    for noise in (0.2, 0.4, 0.6):
+        distances = sigmoid["minima_distance"][f"noise {noise}"].values()
+        assert f"| {noise:.0%} | {' | '.join(f'{distance:.2f}' for distance in distances)} |".replace("%", " %") in page
+    assert f"{sigmoid['minima_at_edge']} of 120 minima are at the edge" in text
     assert f"takes {bench['program_seconds']:.1f} seconds on one core, {bench['faster_than_torch']:.0f} times" in page
     assert bench["largest_difference"] < 1e-5
     each, ratio = bench["torch_seconds_each"], bench["faster_than_torch"]

@@ -48,6 +48,34 @@ def test_the_general_loss_has_the_closed_values_and_gradients(data, horizon):
         np.testing.assert_allclose(slope, energy * system.derivative(np.array([theta]), p, alphas)[0], rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize("horizon", [3, 4])
+def test_the_minimiser_of_longer_horizons_is_where_gradient_descent_on_the_general_loss_ends(data, horizon):
+    states, observed = data[0], data[1][:horizon]
+    alphas = np.full(horizon, 1 / horizon)
+    slope = jax.jit(jax.grad(lambda theta: general_loss(theta, states, observed, alphas)))
+    theta = jnp.asarray(0.5)
+    for _ in range(3000):
+        theta = theta - 0.01 * slope(theta)
+    expected = system.minimiser_any_horizon(system.moments(states, observed)[None], alphas, 1.0)[0]
+    np.testing.assert_allclose(theta, expected, atol=1e-9)
+
+
+def test_alphas_and_signs_are_vectorised():
+    p = np.random.default_rng(0).normal(0.4, 0.4, (50, 2))
+    alphas, signs = np.array([0.0, 0.1, 0.5, 0.9, 1.0]), np.array([-1.0, 1.0])
+    together = system.minimiser(p, alphas[:, None, None], signs[:, None])
+    assert together.shape == (5, 2, 50)
+    for i, alpha in enumerate(alphas):
+        for j, sign in enumerate(signs):
+            np.testing.assert_array_equal(together[i, j], system.minimiser(p, float(alpha), float(sign)))
+
+
+def test_weights_without_effect_and_a_parameter_without_information():
+    p = np.array([[0.5, 0.2]])
+    np.testing.assert_allclose(system.minimiser_any_horizon(p, np.array([1.0, 0.0]), 1.0), [0.5])
+    assert system.first_order_variance(0.0, np.array([0.0, 1.0]), 1.0, 1.0) == np.inf
+
+
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.5, 0.9, 1.0])
 def test_the_closed_minimiser_is_where_gradient_descent_on_the_general_loss_ends(data, alpha):
     states, observed = data[0], data[1][:2]
@@ -140,7 +168,7 @@ def test_monte_carlo_agrees_with_first_order_at_small_noise(theta, alphas):
     values, energy = estimates(theta, 0.05, alphas)
     theory = system.first_order_variance(theta, np.array(alphas), 0.05, energy)
     low, high = interval(values, np.var, num_resamples=500)
-    assert low - 0.5 * (high - low) < theory < high + 0.5 * (high - low)  # about a 99.9 % interval
+    assert low - 0.5 * (high - low) < theory < high + 0.5 * (high - low)  # about four deviations
     np.testing.assert_allclose(values.mean(), theta, atol=1e-3)
 
 
@@ -167,7 +195,9 @@ def test_the_augmented_variant_is_biased_by_the_noise_in_its_inputs():
 def test_the_study_leaves_rows_figures_and_findings(tmp_path):
     summary = run_linear(LinearConfig(scale="smoke", out=tmp_path))
     assert summary["real_roots"] == {"0.0": 3, "0.1": 3, "0.2": 3, "0.3": 1, "0.5": 1, "0.75": 1, "1.0": 1}
-    assert summary["two_steps_over_averaging"]["above_half"] < summary["two_steps_over_averaging"]["below_half"]
+    ratios = summary["two_steps_over_averaging"]
+    assert ratios["above_half"]["first_order"] < 1 < ratios["below_half"]["first_order"]
+    assert ratios["above_half"]["simulated"] < ratios["below_half"]["simulated"]
     for path in draw_linear(tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
     kept = json.loads((tmp_path / "summary.json").read_text())

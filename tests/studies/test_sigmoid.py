@@ -3,10 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
+from scipy.optimize import minimize
 
 from multistep.bench.sigmoid import torch_distance
 from multistep.report.sigmoid_figures import draw_sigmoid
 from multistep.studies.sigmoid import (
+    LANDSCAPE_NOISES,
     TRUE_PARAMETERS,
     SigmoidConfig,
     ablation_inputs,
@@ -85,10 +87,8 @@ def test_the_program_agrees_with_a_loop_in_pytorch(ablation, results):
 
 
 def test_training_lowers_the_loss(results):
-    assert (results["training"][..., -1].mean(), results["one_step"][..., -1].mean()) < (
-        results["training"][..., 0].mean(),
-        results["one_step"][..., 0].mean(),
-    )
+    for measure in ("training", "one_step", "two_step", "distance"):
+        assert results[measure][..., -1].mean() < results[measure][..., 0].mean()
     np.testing.assert_allclose(results["mean"], (results["one_step"] + results["two_step"]) / 2, rtol=1e-5)
 
 
@@ -104,5 +104,31 @@ def test_the_study_leaves_rows_and_figures(tmp_path):
         assert found["low"] < found["value"] < found["high"]
     minima = pl.read_csv(tmp_path / "minima.csv").filter(pl.col("noise") == 0)
     np.testing.assert_allclose(minima.select("theta_1", "theta_2").to_numpy(), [TRUE_PARAMETERS] * len(minima), atol=1e-9)
+    _check_landscape(tmp_path)
     for path in draw_sigmoid(tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def _check_landscape(out):
+    """The surface is the mean over the draws of the general loss, and its minima are those that SciPy finds on it."""
+    rng = np.random.default_rng([0, 1])
+    states = rng.uniform(-2, 2, SMOKE.num_samples)
+    draws = {noise: observe(states, noise, 10, rng) for noise in LANDSCAPE_NOISES}
+    surface, minima = pl.read_parquet(out / "landscape.parquet"), pl.read_csv(out / "minima.csv")
+    value_and_slope = jax.jit(jax.value_and_grad(two_step_loss))
+    for noise, alpha in ((0.2, 0.5), (0.4, 1.0), (0.6, 0.0)):
+        chosen = (pl.col("noise") == noise) & (pl.col("alpha") == alpha)
+        for row in surface.filter(chosen).sample(5, seed=0).iter_rows(named=True):
+            at = jnp.asarray([row["theta_1"], row["theta_2"]], float)
+            losses = [float(value_and_slope(at, jnp.asarray(draw), jnp.asarray(alpha))[0]) for draw in draws[noise]]
+            np.testing.assert_allclose(row["loss"], np.mean(losses), rtol=1e-4)
+    found = minima.filter((pl.col("noise") == 0.2) & (pl.col("alpha") == 0.5))
+    for draw, row in zip(draws[0.2], found.iter_rows(named=True), strict=True):
+        best = minimize(
+            lambda at, draw=draw: [
+                np.asarray(part, float) for part in value_and_slope(jnp.asarray(at), jnp.asarray(draw), jnp.asarray(0.5))
+            ],
+            TRUE_PARAMETERS,
+            jac=True,
+        ).x
+        np.testing.assert_allclose([row["theta_1"], row["theta_2"]], best, atol=(2 / 40 + 8 / 40))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from multistep.errors import InputError
 from multistep.studies.run_folder import Row, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid import (
@@ -36,6 +37,8 @@ class SigmoidBenchConfig:
 
 def run_sigmoid_bench(config: SigmoidBenchConfig) -> dict[str, Any]:
     """Measure, leave rows and summary in `config.out` and return the summary."""
+    if config.rounds < 1 or config.torch_trainings < 1:
+        raise InputError("The benchmark needs at least one round and one training in PyTorch.")
     ablation = prepare(SigmoidConfig(scale=config.scale))
     program = run_ablation.lower(*ablation_inputs(ablation)).compile()
     number = 2 * len(ablation.rows)

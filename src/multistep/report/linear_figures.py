@@ -65,7 +65,9 @@ def _draw_bias_and_variance(out: Path) -> Path:
         left.set(xlabel="error of theta", ylabel="density", title="noise 1")
         middle.set(xlabel="noise", ylabel="bias")
         highest = rows.filter(pl.col("estimator") == "alpha 1")["variance_high"].to_numpy().max()
-        right.set(xlabel="noise", ylabel="variance", title="dotted: to first order", ylim=(0, 1.3 * highest))
+        right.set(
+            xlabel="noise", ylabel="variance", title="dotted: to first order (alpha 0: off the scale)", ylim=(0, 1.3 * highest)
+        )
         left.legend(frameon=False, fontsize=8)
     return out / "bias_variance.png"
 
@@ -91,17 +93,19 @@ def _draw_horizons(out: Path) -> Path:
     rows = read_rows(out / "horizons.csv")
     thetas = rows["theta"].unique().sort().to_list()
     shown = [thetas[index] for index in sorted({len(thetas) // 4, len(thetas) // 2, len(thetas) - 1})]
-    with figure_file(out / "horizons.png", 1, len(shown), (13, 4)) as panels:
-        for axes, theta in zip(panels, shown, strict=True):
-            own = rows.filter((pl.col("theta") == theta) & (pl.col("noise") == rows["noise"].min()))
+    noises = rows["noise"].unique().sort().to_list()
+    with figure_file(out / "horizons.png", len(noises), len(shown), (13, 3.8 * len(noises))) as panels:
+        for axes, (noise, theta) in zip(panels, ((n, t) for n in noises for t in shown), strict=True):
+            own = rows.filter((pl.col("theta") == theta) & (pl.col("noise") == noise))
             one = own.filter(pl.col("horizon") == 1)
             for colour, beta in zip(COLOURS, sorted(set(own["beta"].to_list())), strict=False):
                 line = pl.concat([one, own.filter((pl.col("beta") == beta) & (pl.col("horizon") > 1))])
                 spread = [line["variance"] - line["variance_low"], line["variance_high"] - line["variance"]]
                 axes.errorbar(line["horizon"], line["variance"], spread, fmt="o", markersize=3, color=colour, capsize=2)
                 axes.plot(line["horizon"], line["first_order_variance"], ":", color=colour, label=f"beta {beta:g}")
-            axes.set(xlabel="horizon h", ylabel="variance", yscale="log", title=f"theta {theta:.2f}; dotted: to first order")
-        panels[0].legend(frameon=False, fontsize=8)
+            axes.set(xlabel="horizon h", ylabel="variance", yscale="log", title=f"noise {noise:g}, theta {theta:.2f}")
+        panels[0].figure.suptitle("variance; dotted: to first order")
+        panels[2 if len(shown) > 2 else 0].legend(frameon=False, fontsize=8)
     return out / "horizons.png"
 
 

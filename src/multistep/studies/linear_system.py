@@ -12,6 +12,7 @@ from numpy import ndarray
 Moments = Float[ndarray, "*samples horizon"]
 Alphas = Float[ndarray, " horizon"]
 Thetas = Float[ndarray, "*samples"]
+Broadcast = Float[ndarray, "..."]
 
 
 def moments(states: Float[ndarray, " n"], observed: Float[ndarray, "*samples horizon n"]) -> Moments:
@@ -41,39 +42,41 @@ def minimiser_one(p: Float[ndarray, "*samples 2"]) -> Thetas:
     return p[..., 0]
 
 
-def minimiser_zero(p: Float[ndarray, "*samples 2"], sign: float) -> Thetas:
+def minimiser_zero(p: Float[ndarray, "*samples 2"], sign: float | Broadcast) -> Broadcast:
     r"""alpha = 0: $\hat\theta_0 = \pm\sqrt{p_2}$ by the sign of theta, and 0, the only critical point, where $p_2 < 0$."""
     return np.sign(sign) * np.sqrt(np.maximum(p[..., 1], 0))
 
 
-def minimiser_between(p: Float[ndarray, "*samples 2"], alpha: float, sign: float) -> Thetas:
+def minimiser_between(p: Float[ndarray, "*samples 2"], alpha: float | Broadcast, sign: float | Broadcast) -> Broadcast:
     r"""0 < alpha < 1, by Cardano: the root of $\theta^3 + a\theta + b$ with the sign of theta, or the only one there is.
 
     $a = \alpha / (2(1-\alpha)) - p_2$ and $b = -\alpha p_1 / (2(1-\alpha))$.
     """
-    ratio = alpha / (2 * (1 - alpha))
+    ratio = np.asarray(alpha / (2 * (1 - alpha)))
     a, b = ratio - p[..., 1], -ratio * p[..., 0]
     discriminant = (b / 2) ** 2 + (a / 3) ** 3
     root = np.sqrt(np.maximum(discriminant, 0))
     single = np.cbrt(-b / 2 + root) + np.cbrt(-b / 2 - root)
     # Three real roots sum to zero: the largest is positive, the smallest negative, and both are minima.
     radius = 2 * np.sqrt(np.maximum(-a / 3, 0))
-    cosine = np.divide(-4 * b, radius**3, out=np.zeros_like(b), where=radius > 0)
+    cosine = np.divide(-4 * b, radius**3, out=np.zeros_like(radius), where=radius > 0)
     angle = np.arccos(np.clip(cosine, -1, 1)) / 3
-    outer = radius * (np.cos(angle) if sign > 0 else np.cos(angle + 2 * np.pi / 3))
+    outer = radius * np.cos(angle + np.where(np.asarray(sign) > 0, 0, 2 * np.pi / 3))
     return np.where(discriminant > 0, single, outer)
 
 
-def minimiser(p: Float[ndarray, "*samples 2"], alpha: float, sign: float) -> Thetas:
-    """The minimiser of the two-step loss in closed form, for any alpha from 0 to 1."""
-    if alpha == 1:
-        return minimiser_one(p)
-    return minimiser_zero(p, sign) if alpha == 0 else minimiser_between(p, alpha, sign)
+def minimiser(p: Float[ndarray, "*samples 2"], alpha: float | Broadcast, sign: float | Broadcast) -> Broadcast:
+    """The minimiser of the two-step loss in closed form, for any alpha from 0 to 1; alphas and signs broadcast."""
+    alphas = np.asarray(alpha, float)
+    inside = np.where((alphas > 0) & (alphas < 1), alphas, 0.5)
+    between = minimiser_between(p, inside, sign)
+    return np.where(alphas == 1, minimiser_one(p), np.where(alphas == 0, minimiser_zero(p, sign), between))
 
 
 def real_roots(p: Moments, alphas: Alphas) -> tuple[Float[ndarray, "*samples degree"], Bool[ndarray, "*samples degree"]]:
     """Roots of the derivative, of degree 2h-1, and which of them are real: eigenvalues of its companion matrices."""
-    horizon = len(alphas)
+    horizon = int(np.flatnonzero(alphas)[-1]) + 1  # steps without weight after the last that has some do not count
+    alphas, p = alphas[:horizon], p[..., :horizon]
     degree, steps = 2 * horizon - 1, np.arange(1, horizon + 1)
     ascending = np.zeros((*p.shape[:-1], degree + 1))
     ascending[..., 2 * steps - 1] += alphas * steps
@@ -115,5 +118,5 @@ def first_order_variance(theta: float, alphas: Alphas, noise: float, energy: flo
     """
     steps = np.arange(1, len(alphas) + 1)
     slopes = steps**2 * float(theta) ** (2 * steps - 2)
-    with np.errstate(divide="ignore"):
-        return float(noise**2 / energy * np.sum(alphas**2 * slopes) / np.sum(alphas * slopes) ** 2)
+    below = np.sum(alphas * slopes) ** 2
+    return float(noise**2 / energy * np.sum(alphas**2 * slopes) / below) if below > 0 else float("inf")

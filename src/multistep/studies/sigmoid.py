@@ -99,6 +99,14 @@ def run_sigmoid(config: SigmoidConfig) -> dict[str, Any]:
             for row in by_alpha
             if (row["measure"], row["alpha"]) == ("mean", best["mean"])
         ),
+        "minima_at_edge": sum(row["at_edge"] for row in minima),
+        "minima_distance": {
+            f"noise {noise}": {
+                f"alpha {alpha}": float(np.mean([r["distance"] for r in minima if (r["noise"], r["alpha"]) == (noise, alpha)]))
+                for alpha in LANDSCAPE_ALPHAS
+            }
+            for noise in LANDSCAPE_NOISES
+        },
         "training_seconds": trained - compiled,
         "seconds": time.perf_counter() - started,
     }
@@ -244,10 +252,10 @@ def _convergence_rows(rows: Sequence[Row], results: dict[str, ndarray]) -> list[
 def _landscape(config: SigmoidConfig) -> tuple[pl.DataFrame, list[Row]]:
     """The mean loss over ten noise draws on a grid around the truth, and where it is smallest for each draw."""
     side, num_draws = config.sizes[3], 10
-    rng = np.random.default_rng(config.seed + 1)
+    rng = np.random.default_rng([config.seed, 1])
     states = rng.uniform(-2, 2, config.num_samples)
     first = np.linspace(TRUE_PARAMETERS[0] - 1, TRUE_PARAMETERS[0] + 1, side)
-    second = np.linspace(TRUE_PARAMETERS[1] - 2, TRUE_PARAMETERS[1] + 2, side)
+    second = np.linspace(TRUE_PARAMETERS[1] - 4, TRUE_PARAMETERS[1] + 4, side)
     grid = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
     one = grid[:, :1] / (1 + np.exp(-grid[:, 1:] * states))
     two = grid[:, :1] / (1 + np.exp(-grid[:, 1:] * one))
@@ -259,7 +267,15 @@ def _landscape(config: SigmoidConfig) -> tuple[pl.DataFrame, list[Row]]:
             losses = alpha * errors[0] + (1 - alpha) * errors[1]
             best = grid[losses.argmin(axis=0)]
             minima += [
-                {"noise": noise, "alpha": alpha, "draw": draw, "theta_1": float(a), "theta_2": float(b)}
+                {
+                    "noise": noise,
+                    "alpha": alpha,
+                    "draw": draw,
+                    "theta_1": float(a),
+                    "theta_2": float(b),
+                    "at_edge": bool(a in first[[0, -1]] or b in second[[0, -1]]),
+                    "distance": float(np.hypot(a - TRUE_PARAMETERS[0], b - TRUE_PARAMETERS[1])),
+                }
                 for draw, (a, b) in enumerate(best)
             ]
             surfaces.append(_surface(noise, alpha, grid, losses.mean(axis=1), side))
