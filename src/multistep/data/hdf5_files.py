@@ -77,7 +77,7 @@ def _recording(source: str, file: Any) -> Recording:
         raise InputError(f"{source} has no rows: it holds no episode.")
     bounds = _bounds(source, file, num_rows)
     has_next = "next_observations" in file
-    states = _states(source, file, bounds)
+    states = _states(file, bounds)
     actions = as_floats(source, "actions", _within(file["actions"], bounds, drop_last=not has_next), 2)
     rewards = _within(file["rewards"], bounds, drop_last=not has_next) if "rewards" in file else None
     return Recording(
@@ -156,7 +156,7 @@ def _jumps(source: str, file: Any, ended: Bool[ndarray, " rows"]) -> Bool[ndarra
     return jumps
 
 
-def _states(source: str, file: Any, bounds: Int[ndarray, "episodes 2"]) -> ndarray:
+def _states(file: Any, bounds: Int[ndarray, "episodes 2"]) -> ndarray:
     """The states of all episodes, read piece by piece so that they are in memory only once."""
     observations, following = file["observations"], file.get("next_observations")
     num_states = int((bounds[:, 1] - bounds[:, 0]).sum()) + (0 if following is None else len(bounds))

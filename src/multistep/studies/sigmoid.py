@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import polars as pl
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
@@ -20,14 +19,12 @@ from multistep.errors import InputError
 from multistep.studies.intervals import interval
 from multistep.studies.run_folder import Row, write_rows, write_run
 from multistep.studies.scales import Scale
-from multistep.studies.sigmoid_system import Parameters, train, two_step_errors
+from multistep.studies.sigmoid_landscape import LANDSCAPE_ALPHAS, LANDSCAPE_NOISES, landscape
+from multistep.studies.sigmoid_system import TRUE_PARAMETERS, Parameters, observe, train, two_step_errors
 
-TRUE_PARAMETERS = (1.5, 2.0)
 PAPER_BEST_ALPHA = 0.75
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 NOISES = (0.0, 0.2, 0.4)
-LANDSCAPE_NOISES = (0.0, 0.2, 0.4, 0.6)
-LANDSCAPE_ALPHAS = (0.0, 0.5, 1.0)
 LEARNING_RATES = {"adam": 1e-2, "sgd": 1e-1}
 BATCH_SIZE = 10
 MEASURES = ("one_step", "two_step", "mean", "distance")
@@ -71,7 +68,7 @@ def run_sigmoid(config: SigmoidConfig) -> dict[str, Any]:
     if config.num_samples < BATCH_SIZE or config.seed < 0:
         raise InputError(f"The study needs at least {BATCH_SIZE} samples, a batch, and a seed of 0 or more.")
     started = time.perf_counter()
-    surface, minima = _landscape(config)
+    surface, minima = landscape(config.num_samples, config.sizes[3], config.seed)
     with replacing(config.out / "landscape.parquet") as temporary:
         surface.write_parquet(temporary)
     write_rows(config.out / "minima.csv", minima)
@@ -112,24 +109,6 @@ def run_sigmoid(config: SigmoidConfig) -> dict[str, Any]:
     }
     write_run(config.out, "reproduce sigmoid", config, rows, summary)
     return summary
-
-
-def simulate(states: Float[ndarray, " samples"]) -> Float[ndarray, "3 samples"]:
-    """These states and the two that truly follow."""
-    path = [states]
-    for _ in range(2):
-        path.append(TRUE_PARAMETERS[0] / (1 + np.exp(-TRUE_PARAMETERS[1] * path[-1])))
-    return np.stack(path)
-
-
-def observe(
-    states: Float[ndarray, " samples"], noise: float, num_draws: int, rng: np.random.Generator
-) -> Float[ndarray, "draws samples 3"]:
-    """First states, and both following ones with noise: its deviation is a share of the range of the states that follow."""
-    path = simulate(states)
-    observed = np.repeat(path.T[None], num_draws, axis=0)
-    observed[..., 1:] += noise * np.ptp(path[1:]) * rng.standard_normal(observed[..., 1:].shape)
-    return observed
 
 
 def initial_points(name: str, number: int, rng: np.random.Generator) -> Float[ndarray, "points 2"]:
@@ -247,55 +226,3 @@ def _convergence_rows(rows: Sequence[Row], results: dict[str, ndarray]) -> list[
         for alpha in ALPHAS
         for epoch in range(next(iter(flat.values())).shape[1])
     ]
-
-
-def _landscape(config: SigmoidConfig) -> tuple[pl.DataFrame, list[Row]]:
-    """The mean loss over ten noise draws on a grid around the truth, and where it is smallest for each draw."""
-    side, num_draws = config.sizes[3], 10
-    rng = np.random.default_rng([config.seed, 1])
-    states = rng.uniform(-2, 2, config.num_samples)
-    first = np.linspace(TRUE_PARAMETERS[0] - 1, TRUE_PARAMETERS[0] + 1, side)
-    second = np.linspace(TRUE_PARAMETERS[1] - 4, TRUE_PARAMETERS[1] + 4, side)
-    grid = np.stack(np.meshgrid(first, second, indexing="ij"), axis=-1).reshape(-1, 2)
-    one = grid[:, :1] / (1 + np.exp(-grid[:, 1:] * states))
-    two = grid[:, :1] / (1 + np.exp(-grid[:, 1:] * one))
-    surfaces, minima = [], []
-    for noise in LANDSCAPE_NOISES:
-        observed = observe(states, noise, num_draws, rng)
-        errors = [_mean_squares(ahead, observed[..., step]) for step, ahead in ((1, one), (2, two))]
-        for alpha in LANDSCAPE_ALPHAS:
-            losses = alpha * errors[0] + (1 - alpha) * errors[1]
-            best = grid[losses.argmin(axis=0)]
-            minima += [
-                {
-                    "noise": noise,
-                    "alpha": alpha,
-                    "draw": draw,
-                    "theta_1": float(a),
-                    "theta_2": float(b),
-                    "at_edge": bool(a in first[[0, -1]] or b in second[[0, -1]]),
-                    "distance": float(np.hypot(a - TRUE_PARAMETERS[0], b - TRUE_PARAMETERS[1])),
-                }
-                for draw, (a, b) in enumerate(best)
-            ]
-            surfaces.append(_surface(noise, alpha, grid, losses.mean(axis=1), side))
-    return pl.concat(surfaces), minima
-
-
-def _mean_squares(
-    predicted: Float[ndarray, "grid samples"], observed: Float[ndarray, "draws samples"]
-) -> Float[ndarray, "grid draws"]:
-    """Mean squared difference of every prediction to every draw, by one matrix product."""
-    cross = predicted @ observed.T
-    return ((predicted**2).sum(axis=1)[:, None] - 2 * cross + (observed**2).sum(axis=1)) / observed.shape[1]
-
-
-def _surface(noise: float, alpha: float, grid: ndarray, losses: ndarray, side: int) -> pl.DataFrame:
-    """The surface as rows, thinned out to what a figure can show."""
-    every = max(1, (side - 1) // 100)
-    kept = (np.arange(side)[:, None] % every == 0) & (np.arange(side) % every == 0)
-    kept = kept.ravel()
-    columns = {"theta_1": grid[kept, 0], "theta_2": grid[kept, 1], "loss": losses[kept]}
-    return pl.DataFrame({name: values.astype(np.float32) for name, values in columns.items()}).with_columns(
-        noise=pl.lit(noise), alpha=pl.lit(alpha)
-    )

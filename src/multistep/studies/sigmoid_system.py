@@ -2,13 +2,17 @@ r"""The paper's two-parameter system: $s_{t+1} = \theta_1\,\mathrm{sigmoid}(\the
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
+from numpy import ndarray
 
 from multistep.data import Window
 from multistep.dynamics import AbstractModel
 from multistep.losses import multistep_errors
 from multistep.types import Action, PerHorizon, Scalar, State
+
+TRUE_PARAMETERS = (1.5, 2.0)
 
 Parameters = Float[Array, " 2"]
 Observed = Float[Array, "samples 3"]
@@ -60,3 +64,21 @@ def train(
 
     _, history = jax.lax.scan(epoch, (start, optimiser.init(start)), batches)
     return jnp.concatenate([start[None], history])
+
+
+def simulate(states: Float[ndarray, " samples"]) -> Float[ndarray, "3 samples"]:
+    """These states and the two that truly follow."""
+    path = [states]
+    for _ in range(2):
+        path.append(TRUE_PARAMETERS[0] / (1 + np.exp(-TRUE_PARAMETERS[1] * path[-1])))
+    return np.stack(path)
+
+
+def observe(
+    states: Float[ndarray, " samples"], noise: float, num_draws: int, rng: np.random.Generator
+) -> Float[ndarray, "draws samples 3"]:
+    """First states, and both following ones with noise: its deviation is a share of the range of the states that follow."""
+    path = simulate(states)
+    observed = np.repeat(path.T[None], num_draws, axis=0)
+    observed[..., 1:] += noise * np.ptp(path[1:]) * rng.standard_normal(observed[..., 1:].shape)
+    return observed
