@@ -33,6 +33,10 @@ OWNERS = {
     "h5py": {"data"},
     "mujoco": {"tasks"},
     "dm_control": {"tasks"},
+    "dask": {"selection"},
+    "distributed": {"selection"},
+    "optuna": {"selection"},
+    "filelock": {"selection"},
 }
 
 

@@ -17,7 +17,9 @@ from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import Uniform
 from multistep.process import available_cores, keep_compiled_programs, use_one_thread
-from multistep.studies.run_folder import Row, fit_summary, plain, score_summary, write_json, write_run
+from multistep.selection.provenance import plain
+from multistep.selection.row_log import Row
+from multistep.studies.run_folder import fit_summary, score_summary, write_json, write_run
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, PAPER, FitConfig, fit

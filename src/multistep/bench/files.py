@@ -17,7 +17,8 @@ import polars as pl
 
 from multistep.bench.workload import ACTIONS, STATES
 from multistep.data import Episodes, load, save
-from multistep.studies.run_folder import Row, write_run
+from multistep.selection.row_log import Row
+from multistep.studies.run_folder import write_run
 from multistep.tasks import CARTPOLE, HALFCHEETAH
 
 BYTES_PER_STEP = 4 * (STATES + ACTIONS + 1)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from multistep.errors import InputError
-from multistep.studies.run_folder import Row, write_run
+from multistep.selection.row_log import Row
+from multistep.studies.run_folder import write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid import (
     LEARNING_RATES,

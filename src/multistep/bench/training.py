@@ -24,7 +24,8 @@ from multistep.bench.workload import (
 from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.process import available_cores, keep_compiled_programs
-from multistep.studies.run_folder import Row, write_run
+from multistep.selection.row_log import Row
+from multistep.studies.run_folder import write_run
 
 TRUSTED_CPU_SHARE = 0.97  # below, something else ran on the core: such a measurement can be off by a factor of two
 

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from multistep.agents import model_free
 from multistep.data import Episodes
 from multistep.errors import InputError
-from multistep.studies.run_folder import versions
+from multistep.selection.provenance import versions
 from multistep.tasks.cache import cached, dataset_path, datasets_folder, keep_dataset, verified_path
 from multistep.tasks.catalogue import CATALOGUE, AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy, find_dataset
 

@@ -11,8 +11,9 @@ from numpy import ndarray
 
 from multistep.data import Columns, Recording
 from multistep.data.noise_estimate import estimate_noise
+from multistep.selection.row_log import Row
 from multistep.studies.episode_files import read_recordings
-from multistep.studies.run_folder import Row, write_rows, write_run
+from multistep.studies.run_folder import write_rows, write_run
 
 NUM_TRAJECTORIES = 3
 TRAJECTORY_POINTS = 500

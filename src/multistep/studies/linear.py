@@ -11,9 +11,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.errors import InputError
+from multistep.selection.row_log import Row
 from multistep.studies import linear_system as system
 from multistep.studies.intervals import interval
-from multistep.studies.run_folder import Row, write_rows, write_run
+from multistep.studies.run_folder import write_rows, write_run
 from multistep.studies.scales import Scale
 
 SHOWN_THETA = 0.78

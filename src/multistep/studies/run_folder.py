@@ -1,12 +1,7 @@
 """What a run leaves on disk: `config.json`, `rows.csv`, `summary.json`. Figures and tables are drawn from these alone."""
 
 import json
-import math
-import platform
-import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +9,9 @@ import polars as pl
 
 from multistep.data.atomic import replacing, write_text
 from multistep.evaluation import Scores
-from multistep.losses import AbstractWeights, describe_weights
+from multistep.selection.provenance import plain, versions
+from multistep.selection.row_log import Row
 from multistep.training import Fit
-
-Row = Mapping[str, Any]
 
 
 def write_run(out: Path, command: str, config: Any, rows: Sequence[Row], summary: Mapping[str, Any]) -> None:
@@ -86,37 +80,3 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=2, allow_nan=False) + "\n")
-
-
-def plain(value: Any) -> Any:
-    """The value in terms of JSON; numbers that JSON has no word for become the words inf, -inf and nan."""
-    if isinstance(value, AbstractWeights):
-        return describe_weights(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Path):
-        return value.as_posix()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
-
-
-def versions() -> dict[str, str | None]:
-    """Versions of what decides the numbers, and the commit where this is a checkout."""
-    packages = {name: version(name) for name in ("multistep", "jax", "jaxlib", "equinox", "optax", "numpy")}
-    return {"python": platform.python_version(), **packages, "commit": _commit()}
-
-
-def _commit() -> str | None:
-    source = Path(__file__).resolve().parents[3]
-    if not (source / ".git").exists():
-        return None
-    try:
-        answer = subprocess.run(["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return answer.stdout.strip()

@@ -16,8 +16,9 @@ from numpy import ndarray
 
 from multistep.data.atomic import replacing
 from multistep.errors import InputError
+from multistep.selection.row_log import Row
 from multistep.studies.intervals import interval
-from multistep.studies.run_folder import Row, write_rows, write_run
+from multistep.studies.run_folder import write_rows, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid_landscape import LANDSCAPE_ALPHAS, LANDSCAPE_NOISES, landscape
 from multistep.studies.sigmoid_system import TRUE_PARAMETERS, Parameters, observe, train, two_step_errors

@@ -5,7 +5,7 @@ import polars as pl
 from jaxtyping import Float
 from numpy import ndarray
 
-from multistep.studies.run_folder import Row
+from multistep.selection.row_log import Row
 from multistep.studies.sigmoid_system import TRUE_PARAMETERS, observe
 
 LANDSCAPE_NOISES = (0.0, 0.2, 0.4, 0.6)

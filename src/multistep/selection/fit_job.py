@@ -1,0 +1,75 @@
+"""`FitJob`: one fit of a sweep, on one fold, and its row."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from multistep.data import Episodes
+from multistep.evaluation import R2Bar, Scores, score
+from multistep.selection.folds import Fold
+from multistep.selection.provenance import digest, plain
+from multistep.selection.row_log import Row
+from multistep.training import FitConfig, fit
+
+VALIDATION_HORIZON = 50
+SCORING_WORK = 40  # what validation after an epoch costs, in steps ahead of training, about
+
+
+@dataclass(frozen=True)
+class FitJob:
+    """Train with this configuration on a fold, score on its test episodes."""
+
+    data: str
+    """Name of the episodes: a digest of their content."""
+    config: FitConfig
+    fold: Fold
+    seed: int
+    """Seed of the training; each fold has a key of its own from it."""
+    score_horizon: int
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """What else the row should be called: a dataset, a noise scale."""
+
+    @property
+    def work(self) -> float:
+        return self.config.epochs * (len(self.fold.train) * (self.config.horizon + 1) + len(self.fold.valid) * SCORING_WORK)
+
+    def labels(self) -> Row:
+        return {
+            "kind": "fit",
+            **self.names,
+            "data": self.data,
+            "config": digest(self.config),
+            "horizon": self.config.horizon,
+            "weights": plain(self.config.weights),
+            "epochs": self.config.epochs,
+            "fold": self.fold.number,
+            "seed": self.seed,
+            "settings": plain(self.config),
+        }
+
+    def run(self, data: Episodes) -> Row:
+        train, valid, test = self.fold.deal(data)
+        key = jax.random.fold_in(jax.random.key(self.seed), self.fold.number)
+        fitted = fit(train, valid, self.config, key=key, score=R2Bar(min(VALIDATION_HORIZON, self.score_horizon)))
+        best = fitted.best_epoch
+        return {
+            "outcome": str(fitted.outcome),
+            "reason": None,
+            **score_fields(score(fitted.model, test, horizon=self.score_horizon)),
+            "validation_score": None if best is None else best.score,
+            "best_epoch": None if best is None else best.number,
+            "fit_seconds": sum(epoch.seconds for epoch in fitted.history),
+        }
+
+
+def score_fields(scores: Scores) -> Row:
+    """R2bar at the last horizon, R2 at every horizon (single precision has seven digits), the share that diverged."""
+    return {
+        "r2bar": scores.r2bar(),
+        "diverged": float(scores.diverged.max()),
+        "rollouts": int(scores.num_rollouts[0]),
+        "r2": [float(value) for value in np.round(scores.r2, 7)],
+    }

@@ -1,0 +1,72 @@
+"""What a row needs to be trusted later: settings in terms of JSON, a digest of them, versions."""
+
+import hashlib
+import json
+import math
+import platform
+import subprocess
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multistep.data import Episodes
+from multistep.losses import AbstractWeights, describe_weights
+
+
+def plain(value: Any) -> Any:
+    """The value in terms of JSON; numbers that JSON has no word for become the words inf, -inf and nan."""
+    if isinstance(value, AbstractWeights):
+        return describe_weights(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, Path):
+        return value.as_posix()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def digest(value: Any) -> str:
+    """Sixteen letters that differ for different settings, and stay the same from run to run and machine to machine."""
+    text = json.dumps(plain(value), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def episodes_digest(episodes: Episodes) -> str:
+    """Sixteen letters that differ for different episodes."""
+    found = hashlib.sha256(repr((episodes.state_names, episodes.action_names)).encode())
+    for array in (episodes.states, episodes.actions, episodes.lengths):
+        found.update(f"{array.dtype}{array.shape}".encode())
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()[:16]
+
+
+@cache
+def _versions() -> dict[str, str | None]:
+    packages = {name: version(name) for name in ("multistep", "jax", "jaxlib", "equinox", "optax", "numpy")}
+    return {"python": platform.python_version(), **packages, "commit": _commit()}
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of what decides the numbers, and the commit where this is a checkout."""
+    return dict(_versions())
+
+
+def _commit() -> str | None:
+    source = Path(__file__).resolve().parents[3]
+    if not (source / ".git").exists():
+        return None
+    try:
+        answer = subprocess.run(["git", "-C", source, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()

@@ -1,0 +1,85 @@
+"""Workers: one single-threaded process per core of this machine, or those of a Dask cluster that is already there."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from multistep.errors import InputError
+from multistep.process import available_cores, keep_compiled_programs, keep_freed_memory, use_one_thread
+from multistep.selection.provenance import versions
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_SECONDS = 30
+LARGEST_GRAPH = 1 << 30  # the data of a study travel with its tasks: nothing to warn of
+
+
+@contextmanager
+def connect(cluster: str | None = None, *, num_workers: int | None = None) -> Iterator["Client"]:
+    """A Dask client for the cluster: its address (tcp://...), its scheduler file, or none for the cores of this machine.
+
+    Workers of this machine are processes of their own, end with the block, and each computes on one thread.
+    """
+    try:
+        import dask.config
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError("Sweeps need Dask: install multistep with the extra 'sweeps' (multistep[sweeps]).") from error
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGEST_GRAPH}):
+        if cluster is None:
+            count = len(available_cores()) if num_workers is None else num_workers
+            if count < 1:
+                raise InputError(f"{count} workers were asked for: give at least 1.")
+            # No limit on memory: Dask would stop a worker whose episodes and compiled programs look large to it.
+            options: dict[str, Any] = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None}
+            with LocalCluster(n_workers=count, **options) as local, Client(local) as client:
+                yield client
+        else:
+            with _existing(Client, cluster) as client:
+                _check_versions(client, cluster)
+                yield client
+
+
+def prepare_worker() -> None:
+    """What a worker does once, before its first computation."""
+    if not _PREPARED:
+        keep_compiled_programs()
+        keep_freed_memory()
+        use_one_thread()
+        _PREPARED.append(os.getpid())
+
+
+_PREPARED: list[int] = []
+
+
+def _existing(client: Callable[..., Any], cluster: str) -> Any:
+    is_file = "://" not in cluster
+    if is_file and not Path(cluster).is_file():
+        raise InputError(f"There is no scheduler file {cluster}: give its path, or the scheduler's address as tcp://HOST:PORT.")
+    where = {"scheduler_file": cluster} if is_file else {"address": cluster}
+    try:
+        return client(timeout=CONNECT_SECONDS, **where)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"No Dask scheduler answers at {cluster} ({error}): start it, or correct the address.") from error
+
+
+def _check_versions(client: "Client", cluster: str) -> None:
+    """Refuse workers that cannot run our code, or would run another version of it."""
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        found: Any = client.run(versions)
+    except TimeoutError as error:
+        raise InputError(f"The cluster at {cluster} has no workers: start some.") from error
+    except Exception as error:
+        raise InputError(f"The workers of {cluster} cannot import multistep ({error}): install it there.") from error
+    mine = versions()
+    for worker, theirs in found.items():
+        different = [name for name, value in mine.items() if name != "commit" and theirs.get(name) != value]
+        if different:
+            raise InputError(
+                f"The worker {worker} has other versions of {', '.join(different)} than this process: rows would not be "
+                "comparable; install the same versions there."
+            )

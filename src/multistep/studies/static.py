@@ -1,0 +1,170 @@
+"""`multistep reproduce static`: R2bar by dataset, noise, horizon and beta, as in the section "Static evaluation"."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from multistep.data import Episodes, add_noise, cut
+from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
+from multistep.selection.fit_job import FitJob, score_fields
+from multistep.selection.folds import Fold, deal_sized_folds
+from multistep.selection.provenance import episodes_digest
+from multistep.selection.row_log import Row, RowLog
+from multistep.selection.sweep import Job, sweep
+from multistep.selection.workers import connect
+from multistep.studies.collect_dataset import collect
+from multistep.studies.scales import Scale
+from multistep.tasks.cache import cached, load_dataset
+from multistep.tasks.catalogue import CATALOGUE, Dataset, RandomPolicy, find_dataset
+from multistep.training import PAPER
+
+ROWS = "fits.jsonl"
+
+
+@dataclass(frozen=True)
+class StaticConfig:
+    """R2bar(100) of the paper's models by dataset, noise, horizon and beta."""
+
+    scale: Scale = "smoke"
+    """smoke: seconds; quick: an hour or two; paper: the whole grid, days on two cores."""
+    dataset: tuple[str, ...] = ()
+    """Datasets of the catalogue (default: all that are present; smoke: cartpole/random)."""
+    noise: tuple[float, ...] = ()
+    """Noise scales, as shares of each state's range (default: 0, 0.01 and 0.02)."""
+    horizons: tuple[int, ...] = ()
+    """Horizons of the loss (default: those of the scale); 1 is the baseline."""
+    betas: tuple[float, ...] = ()
+    """Betas of the weights (default: those of the scale)."""
+    cluster: str | None = None
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
+    workers: int | None = None
+    """Worker processes on this machine (default: one per core)."""
+    seed: int = 0
+    """Seed of noise, folds and training."""
+    cache: Path | None = None
+    """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
+    out: Path = Path("runs/static")
+    """Folder for rows, tables and figures; a second run, with other datasets too, adds to what is there."""
+
+    def __post_init__(self) -> None:
+        for name in self.dataset:
+            find_dataset(name)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the study a scale is."""
+
+    noises: tuple[float, ...]
+    horizons: tuple[int, ...]
+    betas: tuple[float, ...]
+    num_folds: int
+    epochs: int
+    score_horizon: int
+    most_episodes: tuple[int, int, int] | None = None
+    """Train, validation and test episodes of datasets that have more."""
+    steps: int | None = None
+    """Steps that episodes are cut to."""
+    ceiling_episodes: int | None = None
+    """Test episodes of each fold that the true simulator is scored on, if not all."""
+
+
+SIZES: dict[Scale, Size] = {
+    "smoke": Size((0.0, 0.02), (1, 2), (0.5, 1.5), 2, 2, 20, most_episodes=(12, 2, 4), steps=100, ceiling_episodes=1),
+    "quick": Size((0.0, 0.01, 0.02), (1, 2, 4, 10), (0.1, 0.5, 1.5), 3, 3, 100, most_episodes=(36, 4, 10), ceiling_episodes=3),
+    "paper": Size((0.0, 0.01, 0.02), PAPER_HORIZONS, PAPER_BETAS, 3, PAPER.epochs, 100),
+}
+
+
+@dataclass(frozen=True)
+class CeilingJob:
+    """Score the true simulator on the test episodes of a fold."""
+
+    data: str
+    dataset: str
+    noise: float
+    fold: Fold
+    score_horizon: int
+
+    @property
+    def work(self) -> float:
+        return 300.0 * len(self.fold.test)
+
+    def labels(self) -> Row:
+        names = {"kind": "ceiling", "dataset": self.dataset, "noise": self.noise}
+        return {**names, "data": self.data, "fold": self.fold.number, "horizon": None, "weights": None}
+
+    def run(self, data: Episodes) -> Row:
+        scores = CATALOGUE[self.dataset].task.ceiling(data.take(self.fold.test), horizon=self.score_horizon)
+        return {"outcome": "finished", "reason": None, **score_fields(scores)}
+
+
+def run_static(config: StaticConfig) -> dict[str, Any]:
+    """Run what is missing, leave rows and tables in `config.out` and return the summary."""
+    datasets = _datasets(config)
+    log = RowLog(config.out / ROWS)
+    with log.writing():
+        jobs, data = prepare(config, datasets)
+        with connect(config.cluster, num_workers=config.workers) as client:
+            sweep(jobs, data, log, client)
+    return {}
+
+
+def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[Job], dict[str, Episodes]]:
+    """All jobs of the study in the order of its table, and the episodes that they need by their digest."""
+    jobs: list[Job] = []
+    data: dict[str, Episodes] = {}
+    for dataset in datasets:
+        noiseless, folds = _episodes(config, dataset)
+        for noise in config.noise or SIZES[config.scale].noises:
+            # The same draws at every scale of noise: cells differ by what is varied alone.
+            episodes = add_noise(noiseless, noise, key=jax.random.key(config.seed)) if noise else noiseless
+            name = episodes_digest(episodes)
+            data[name] = episodes
+            jobs += _cell_jobs(config, dataset, noise, name, folds)
+    return jobs, data
+
+
+def _cell_jobs(config: StaticConfig, dataset: Dataset, noise: float, data: str, folds: Sequence[Fold]) -> list[Job]:
+    """The ceilings and fits of one dataset with one scale of noise."""
+    size = SIZES[config.scale]
+    base = replace(PAPER, epochs=size.epochs)
+    names = {"dataset": dataset.name, "noise": noise}
+    ceilings = [
+        CeilingJob(data, dataset.name, noise, replace(fold, test=fold.test[: size.ceiling_episodes]), size.score_horizon)
+        for fold in folds
+    ]
+    fits = [
+        FitJob(data, candidate, fold, config.seed, size.score_horizon, names)
+        for candidate in grid(base, config.horizons or size.horizons, config.betas or size.betas)
+        for fold in folds
+    ]
+    return [*fits, *ceilings]
+
+
+def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fold]]:
+    """The episodes of a dataset, as many and as long as the scale takes, and their folds."""
+    size = SIZES[config.scale]
+    if cached(dataset, config.cache) is None:
+        collect(dataset, config.cache)
+    episodes = load_dataset(dataset.name, config.cache)
+    split = dataset.split
+    if size.most_episodes is not None and sum(size.most_episodes) < len(episodes):
+        split = size.most_episodes
+        episodes = episodes.take(range(sum(split)))
+    if size.steps is not None:
+        episodes = episodes.take(range(sum(split)))
+        episodes = cut(episodes, size.steps).take(range(0, sum(split) * 10, 10))
+    return episodes, deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
+
+
+def _datasets(config: StaticConfig) -> list[Dataset]:
+    """The datasets asked for; by default all that are present or can be made in seconds."""
+    if config.dataset:
+        return [find_dataset(name) for name in config.dataset]
+    if config.scale == "smoke":
+        return [find_dataset("cartpole/random")]
+    return [d for d in CATALOGUE.values() if isinstance(d.recipe, RandomPolicy) or cached(d, config.cache) is not None]
