@@ -20,6 +20,7 @@ from multistep.report.curves import draw_r2_curves
 from multistep.report.linear_figures import draw_linear
 from multistep.report.overview import draw_overview
 from multistep.report.sigmoid_figures import draw_sigmoid
+from multistep.report.static_figures import draw_static, static_sentence, static_table
 from multistep.report.tables import (
     bench_table,
     datasets_table,
@@ -29,6 +30,8 @@ from multistep.report.tables import (
     linear_table,
     model_sentence,
     score_table,
+    select_sentence,
+    select_table,
     sigmoid_sentence,
     sigmoid_table,
 )
@@ -39,7 +42,9 @@ from multistep.studies.fit_files import FitFilesConfig, run_fit
 from multistep.studies.inspect_files import InspectConfig, run_inspect
 from multistep.studies.linear import LinearConfig, run_linear
 from multistep.studies.score_files import ScoreFilesConfig, run_score
+from multistep.studies.select_files import SelectConfig, run_select
 from multistep.studies.sigmoid import SigmoidConfig, run_sigmoid
+from multistep.studies.static import StaticConfig, run_static
 from multistep.training import PRESETS, Preset
 
 DESCRIPTION = "Learn dynamics models from logged, noisy trajectories and keep them right many steps ahead."
@@ -66,6 +71,7 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     app.command(name="demo")(_demo)
     app.command(name="fit")(_fit_command(_preset(words)))
     app.command(name="score")(_score)
+    app.command(name="select")(_select)
     app.command(name="inspect")(_inspect)
     app.command(name="convert")(_convert)
     app.command(name="collect")(_collect)
@@ -77,6 +83,7 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     app.command(bench, name="bench", help="Measure speed, memory and quality on this machine.")
     reproduce.command(name="linear")(_linear)
     reproduce.command(name="sigmoid")(_sigmoid)
+    reproduce.command(name="static")(_static)
     app.command(reproduce, name="reproduce", help="Run a study of the paper and draw its figures.")
     return app
 
@@ -102,6 +109,13 @@ def _fit_command(preset: Preset) -> Callable[..., None]:
         )
 
     return fit
+
+
+def _select(config: Annotated[SelectConfig, tyro.conf.arg(name="")]) -> None:
+    """Choose horizon and weights by cross-validation on files with episodes, then fit to all of them."""
+    OUTPUT.print(select_sentence(run_select(config)))
+    OUTPUT.print(select_table(config.out))
+    OUTPUT.print(f"The model, fitted to all episodes, is {config.out / 'model.safetensors'}.")
 
 
 def _score(config: Annotated[ScoreFilesConfig, tyro.conf.arg(name="")]) -> None:
@@ -153,6 +167,13 @@ def _sigmoid(config: Annotated[SigmoidConfig, tyro.conf.arg(name="")] = SigmoidC
     OUTPUT.print(sigmoid_sentence(run_sigmoid(config)))
     OUTPUT.print(sigmoid_table(config.out))
     OUTPUT.print(f"Figures, from the rows beside them: {', '.join(map(str, draw_sigmoid(config.out)))}.")
+
+
+def _static(config: Annotated[StaticConfig, tyro.conf.arg(name="")] = StaticConfig()) -> None:  # noqa: B008
+    """R2bar by dataset, noise, horizon and beta beside the paper's table; any part of it, on all cores or on a cluster."""
+    OUTPUT.print(static_sentence(run_static(config)))
+    OUTPUT.print(static_table(config.out))
+    OUTPUT.print(f"Table and figures, from the rows beside them: {', '.join(map(str, draw_static(config.out)))}.")
 
 
 def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig()) -> None:  # noqa: B008

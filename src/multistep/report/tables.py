@@ -49,6 +49,34 @@ def score_table(out: Path) -> Table:
     return table
 
 
+def select_sentence(summary: dict[str, Any]) -> str:
+    """What was chosen, by what rule, in one or two sentences."""
+    best, config = summary["best"], summary["best"]["config"]
+    weights = "" if config["horizon"] == 1 else f" with weights {config['weights']}"
+    others = summary["within_spread_of_best"] - 1
+    also = "no other is" if not others else "another one is" if others == 1 else f"{others} others are"
+    return (
+        f"Of {summary['candidates']} candidates, horizon {config['horizon']}{weights} has the {summary['rule']}: "
+        f"{best['mean']:.3f} +- {best['deviation']:.3f}; {also} within this spread."
+    )
+
+
+def select_table(out: Path, most: int = 12) -> Table:
+    """The best candidates, from `out/rows.csv`."""
+    rows = pl.read_csv(out / "rows.csv", schema_overrides={"problem": pl.String}, glob=False)
+    table = Table("horizon", "weights", "effective horizon", "R2bar", "folds", "seconds", "remarks")
+    folds = [name for name in rows.columns if name.startswith("fold_")]
+    for row in rows.head(most).iter_rows(named=True):
+        effective = "" if row["effective_horizon"] is None else f"{row['effective_horizon']:.2f}"
+        score = f"{row['mean']:.3f} +- {row['deviation']:.3f}"
+        scores = " ".join(f"{row[fold]:.3f}" for fold in folds)
+        numbers = (str(row["horizon"]), row["weights"], effective, score, scores, f"{row['seconds']:.0f}")
+        table.add_row(*numbers, row["problem"] or "")
+    if len(rows) > most:
+        table.caption = f"{len(rows) - most} more are in {out / 'rows.csv'}"
+    return table
+
+
 def inspect_sentence(summary: dict[str, Any]) -> str:
     """How much data there is, in one sentence."""
     shortest, longest = summary["shortest"], summary["longest"]

@@ -34,7 +34,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
             if count < 1:
                 raise InputError(f"{count} workers were asked for: give at least 1.")
             # No limit on memory: Dask would stop a worker whose episodes and compiled programs look large to it.
-            options: dict[str, Any] = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": None}
+            options: dict[str, Any] = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": "127.0.0.1:0"}
             with LocalCluster(n_workers=count, **options) as local, Client(local) as client:
                 yield client
         else:

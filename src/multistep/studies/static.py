@@ -1,5 +1,7 @@
 """`multistep reproduce static`: R2bar by dataset, noise, horizon and beta, as in the section "Static evaluation"."""
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,20 +10,24 @@ from typing import Any
 import jax
 
 from multistep.data import Episodes, add_noise, cut
+from multistep.errors import InputError
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import episodes_digest
+from multistep.selection.provenance import episodes_digest, plain, versions
 from multistep.selection.row_log import Row, RowLog
-from multistep.selection.sweep import Job, sweep
+from multistep.selection.sweep import FAILED, Job, sweep
 from multistep.selection.workers import connect
 from multistep.studies.collect_dataset import collect
+from multistep.studies.run_folder import write_json, write_rows, write_run
 from multistep.studies.scales import Scale
+from multistep.studies.static_tables import beta_table, candidate_table, cell_table, curve_table, fit_table, verdicts
 from multistep.tasks.cache import cached, load_dataset
 from multistep.tasks.catalogue import CATALOGUE, Dataset, RandomPolicy, find_dataset
-from multistep.training import PAPER
+from multistep.training import DEFAULT, PAPER
 
 ROWS = "fits.jsonl"
+COMMAND = "reproduce static"
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ class Size:
     """Train, validation and test episodes of datasets that have more."""
     steps: int | None = None
     """Steps that episodes are cut to."""
+    with_default: bool = False
+    """Whether the package's own preset is trained beside the paper's."""
     ceiling_episodes: int | None = None
     """Test episodes of each fold that the true simulator is scored on, if not all."""
 
@@ -75,7 +83,7 @@ class Size:
 SIZES: dict[Scale, Size] = {
     "smoke": Size((0.0, 0.02), (1, 2), (0.5, 1.5), 2, 2, 20, most_episodes=(12, 2, 4), steps=100, ceiling_episodes=1),
     "quick": Size((0.0, 0.01, 0.02), (1, 2, 4, 10), (0.1, 0.5, 1.5), 3, 3, 100, most_episodes=(36, 4, 10), ceiling_episodes=3),
-    "paper": Size((0.0, 0.01, 0.02), PAPER_HORIZONS, PAPER_BETAS, 3, PAPER.epochs, 100),
+    "paper": Size((0.0, 0.01, 0.02), PAPER_HORIZONS, PAPER_BETAS, 3, PAPER.epochs, 100, with_default=True),
 }
 
 
@@ -105,12 +113,46 @@ class CeilingJob:
 def run_static(config: StaticConfig) -> dict[str, Any]:
     """Run what is missing, leave rows and tables in `config.out` and return the summary."""
     datasets = _datasets(config)
+    _check_folder(config)
     log = RowLog(config.out / ROWS)
     with log.writing():
         jobs, data = prepare(config, datasets)
+        write_json(config.out / "config.json", {"command": COMMAND, "config": plain(config), "versions": versions()})
         with connect(config.cluster, num_workers=config.workers) as client:
             sweep(jobs, data, log, client)
-    return {}
+        return write_tables(config)
+
+
+def write_tables(config: StaticConfig) -> dict[str, Any]:
+    """Tables and summary of all rows in the folder, those of earlier commands too."""
+    rows = RowLog(config.out / ROWS).read()
+    fits = fit_table(rows)
+    cells = cell_table(fits, SIZES[config.scale].num_folds)
+    write_rows(config.out / "candidates.csv", candidate_table(fits).to_dicts())
+    write_rows(config.out / "betas.csv", beta_table(cells).to_dicts())
+    write_rows(config.out / "curves.csv", curve_table(fits, cells).to_dicts())
+    outcomes = Counter(row["outcome"] for row in rows)
+    summary = {
+        "scale": config.scale,
+        "score_horizon": SIZES[config.scale].score_horizon,
+        "outcomes": dict(outcomes),
+        "seconds_of_fits": sum(row["seconds"] for row in rows),
+        **verdicts(cells),
+        "not_collected": [dataset.name for dataset in CATALOGUE.values() if cached(dataset, config.cache) is None],
+        "failures": [f"{row['dataset']}, noise {row['noise']:g}: {row['reason']}" for row in rows if row["outcome"] == FAILED],
+    }
+    write_run(config.out, COMMAND, config, cells.to_dicts(), summary)
+    return summary
+
+
+def _check_folder(config: StaticConfig) -> None:
+    """Refuse a folder that holds the study with another scale or seed: its rows would be mixed up with ours."""
+    path = config.out / "config.json"
+    if not path.exists():
+        return
+    found = json.loads(path.read_text())
+    if found["command"] != COMMAND or any(found["config"][name] != getattr(config, name) for name in ("scale", "seed")):
+        raise InputError(f"{config.out} holds another study, or this one with another scale or seed: choose another --out.")
 
 
 def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[Job], dict[str, Episodes]]:
@@ -142,7 +184,8 @@ def _cell_jobs(config: StaticConfig, dataset: Dataset, noise: float, data: str, 
         for candidate in grid(base, config.horizons or size.horizons, config.betas or size.betas)
         for fold in folds
     ]
-    return [*fits, *ceilings]
+    ours = [FitJob(data, DEFAULT, fold, config.seed, size.score_horizon, {**names, "preset": "default"}) for fold in folds]
+    return [*fits, *ceilings, *(ours if size.with_default and not config.horizons else [])]
 
 
 def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fold]]:
@@ -156,8 +199,8 @@ def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fo
         split = size.most_episodes
         episodes = episodes.take(range(sum(split)))
     if size.steps is not None:
-        episodes = episodes.take(range(sum(split)))
-        episodes = cut(episodes, size.steps).take(range(0, sum(split) * 10, 10))
+        pieces = dataset.task.episode_steps // size.steps
+        episodes = cut(episodes, size.steps).take(range(0, pieces * len(episodes), pieces))  # the first of each episode
     return episodes, deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
 
 

@@ -1,0 +1,173 @@
+"""Table and figures of the static study, from its rows."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.table import Column, Table
+
+from multistep.data.atomic import write_text
+from multistep.report.drawing import COLOURS, figure_file, read_rows
+
+NOISE_COLOURS = ("#9ecae1", "#4292c6", "#08519c", "#fdae6b", "#e6550d", "#a63603")
+LOWEST_R2 = -0.1  # a model worse than the mean of the data: how far below does not help the eye
+
+
+def draw_static(out: Path) -> list[Path]:
+    """Draw all figures of the study in `out`, write its table, and return their paths."""
+    return [write_table(out), _draw_gains(out), _draw_betas(out), _draw_curves(out)]
+
+
+def static_sentence(summary: dict[str, Any]) -> str:
+    """How many fits there are, and how they compare with the paper, in a few sentences."""
+    done = sum(summary["outcomes"].values())
+    sentence = f"{done} rows, {summary['seconds_of_fits'] / 3600:.1f} hours of one core"
+    for outcome, number in summary["outcomes"].items():
+        sentence += "" if outcome == "finished" else f", {number} {outcome}"
+    one_step = len(summary["one_step_as_in_paper"]), len(summary["one_step_unlike_paper"])
+    if sum(one_step):
+        sentence += f"; {one_step[0]} of {sum(one_step)} one-step cells are within 3 deviations or 0.030 of the paper's"
+    gains = len(summary["gain_significant_in_both"]), len(summary["gain_significant_in_paper_only"])
+    if sum(gains):
+        sentence += f"; of {sum(gains)} significant gains with noise in the paper {gains[0]} are significant here"
+    if summary["not_collected"]:
+        sentence += f". Not collected: {', '.join(summary['not_collected'])}"
+    return sentence + "."
+
+
+def static_table(out: Path) -> Table:
+    """The paper's table: R2bar x 1000 by dataset, noise and horizon; the paper's figure and the difference below ours."""
+    cells = read_rows(out / "rows.csv")
+    columns = _columns(cells)
+    table = Table(
+        Column("dataset", no_wrap=True), "noise", *(Column(title, no_wrap=True) for _, _, title in columns), "true simulator"
+    )
+    for dataset, noise in cells.select("dataset", "noise").unique(maintain_order=True).rows():
+        row = cells.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
+        entries = ["\n".join(_entry(row, preset, horizon)) for preset, horizon, _ in columns]
+        table.add_row(dataset, f"{noise:g}", *entries, _thousandths(row["ceiling"][0]))
+    table.caption = (
+        "R2bar x 1000, mean +- deviation over folds [best beta]; below it the paper's, and the difference in its deviations."
+    )
+    return table
+
+
+def write_table(out: Path) -> Path:
+    """The same table in Markdown, as `out/table.md`."""
+    cells = read_rows(out / "rows.csv")
+    columns = _columns(cells)
+    lines = [
+        "R2bar x 1000, mean ± standard deviation over the folds [best beta]; below it the paper's, and the difference in the",
+        "paper's standard deviations. In bold: the best of the row.",
+        "",
+        "| dataset | noise | " + " | ".join(title for *_, title in columns) + " | true simulator |",
+        "|---" * (len(columns) + 3) + "|",
+    ]
+    for dataset, noise in cells.select("dataset", "noise").unique(maintain_order=True).rows():
+        row = cells.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
+        best = row.sort("mean", descending=True).row(0, named=True)
+        entries = []
+        for preset, horizon, _ in columns:
+            ours, *paper = _entry(row, preset, horizon) or [""]
+            bold = (preset, horizon) == (best["preset"], best["horizon"])
+            entries.append("<br>".join([f"**{ours}**" if bold else ours, *paper]).replace("+-", "±"))
+        lines.append(f"| {dataset} | {noise:g} | {' | '.join(entries)} | {_thousandths(row['ceiling'][0])} |")
+    path = out / "table.md"
+    write_text(path, "\n".join(lines) + "\n")
+    return path
+
+
+def _columns(cells: pl.DataFrame) -> list[tuple[str, int, str]]:
+    """Preset, horizon and title of each column."""
+    found = cells.select("preset", "horizon").unique().sort("preset", "horizon", descending=[True, False]).rows()
+    titles = {1: "one-step"}
+    return [(preset, h, titles.get(h, f"h={h}") if preset == "paper" else f"{preset} preset") for preset, h in found]
+
+
+def _entry(row: pl.DataFrame, preset: str, horizon: int) -> list[str]:
+    """Lines of one cell of the table: ours, the paper's with the difference; none if it was not run."""
+    own = row.filter((pl.col("preset") == preset) & (pl.col("horizon") == horizon))
+    if own.is_empty():
+        return []
+    cell = own.row(0, named=True)
+    beta = "" if cell["beta"] is None else f" [{cell['beta']:g}]"
+    lines = [f"{_thousandths(cell['mean'])} +- {_thousandths(cell['deviation'])}{beta}"]
+    if cell["paper"] is not None:
+        beta = "" if cell["paper_beta"] is None else f" [{cell['paper_beta']:g}]"
+        paper = f"{_thousandths(cell['paper'])} +- {_thousandths(cell['paper_deviation'])}{beta}"
+        lines.append(f"{paper}, {cell['above_paper']:+.1f}")
+    return lines
+
+
+def _thousandths(value: float | None) -> str:
+    return "" if value is None else f"{1000 * value:.0f}"
+
+
+def _draw_gains(out: Path) -> Path:
+    """Relative improvement of R2bar over half of the horizon over the one-step model, by horizon and noise."""
+    cells = read_rows(out / "rows.csv").filter(pl.col("gain").is_not_null())
+    datasets, noises = (cells[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
+    columns = _columns(cells)
+    width = 0.8 / max(1, len(noises))
+    with figure_file(out / "gains.png", 1, max(1, len(datasets)), (1.5 + 4.2 * len(datasets), 3.6)) as panels:
+        for panel, dataset in zip(panels, datasets, strict=False):
+            for number, noise in enumerate(noises):
+                own = cells.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
+                places = [
+                    columns.index(next(c for c in columns if c[:2] == key)) for key in own.select("preset", "horizon").rows()
+                ]
+                gain, low, high = (100 * own[name] for name in ("gain", "gain_low", "gain_high"))
+                panel.bar(
+                    [place + (number - (len(noises) - 1) / 2) * width for place in places],
+                    gain,
+                    width,
+                    yerr=[gain - low, high - gain],
+                    capsize=2,
+                    color=NOISE_COLOURS[number % len(NOISE_COLOURS)],
+                    label=f"noise {noise:.0%}",
+                )
+            panel.set_xticks(range(len(columns)), [title for *_, title in columns], fontsize=8)
+            panel.set_yscale("symlog", linthresh=1)
+            panel.axhline(0, color="black", linewidth=0.6)
+            panel.set_title(dataset, fontsize=10)
+        if datasets:
+            panels[0].set_ylabel("improvement over one-step, %")
+            panels[0].legend(frameon=False, fontsize=8)
+    return out / "gains.png"
+
+
+def _draw_betas(out: Path) -> Path:
+    """Best beta and effective horizon against the noise, ours and the paper's."""
+    rows = read_rows(out / "betas.csv")
+    with figure_file(out / "betas.png", 1, 2, (9, 3.6)) as panels:
+        for panel, name in zip(panels, ("beta", "effective_horizon"), strict=True):
+            for colour, horizon in zip(COLOURS, rows["horizon"].unique().sort(), strict=False):
+                own = rows.filter(pl.col("horizon") == horizon).sort("noise")
+                panel.plot(100 * own["noise"], own[name], "o-", color=colour, label=f"h={horizon}")
+                panel.plot(100 * own["noise"], own[f"paper_{name}"], "x:", color=colour)
+            panel.set(xlabel="noise, % of the range", title=f"best {name.replace('_', ' ')}, mean over datasets")
+        panels[0].plot([], [], "x:", color="black", label="paper (8 datasets)")
+        panels[0].legend(frameon=False, fontsize=8)
+    return out / "betas.png"
+
+
+def _draw_curves(out: Path) -> Path:
+    """R2(h) of the best beta of every horizon, and of the true simulator, for every dataset and noise."""
+    rows = read_rows(out / "curves.csv")
+    datasets, noises = (rows[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
+    size = (3.6 * len(noises), 2.7 * len(datasets))
+    with figure_file(out / "curves.png", len(datasets), len(noises), size) as panels:
+        for panel, (dataset, noise) in zip(panels, ((d, n) for d in datasets for n in noises), strict=True):
+            own = rows.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
+            models = own.filter(pl.col("preset") != "true simulator")
+            for colour, (preset, horizon, title) in zip(COLOURS, _columns(models), strict=False):
+                curve = own.filter((pl.col("preset") == preset) & (pl.col("horizon") == horizon)).sort("step")
+                panel.plot(curve["step"], curve["r2"].clip(LOWEST_R2), color=colour, label=title)
+            ceiling = own.filter(pl.col("preset") == "true simulator").sort("step")
+            panel.plot(ceiling["step"], ceiling["r2"], "--", color="black", label="true simulator")
+            panel.set_ylim(max(LOWEST_R2, min(0.5, 0.98 * own["r2"].to_numpy().min())), 1.01)
+            panel.set_title(f"{dataset}, noise {noise:.0%}", fontsize=9)
+        panels[0].legend(frameon=False, fontsize=7)
+        panels[0].figure.supxlabel("steps ahead h")
+        panels[0].figure.supylabel("R2(h)")
+    return out / "curves.png"

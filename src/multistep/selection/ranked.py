@@ -1,0 +1,40 @@
+"""`Ranked`: a candidate and how it did on each fold."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from multistep.selection.row_log import Row
+from multistep.selection.sweep import FAILED
+from multistep.training import FitConfig, Outcome
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate and how it did on each fold."""
+
+    config: FitConfig
+    scores: tuple[float, ...]
+    """R2bar on the test episodes of each fold; minus infinity where the fit failed or diverged."""
+    seconds: float
+    """Time that its fits took, all folds together."""
+    problem: str | None
+    """Why a fit failed or diverged, if one did."""
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.scores)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation over the folds; not a number if a fit failed."""
+        return statistics.stdev(self.scores) if math.isfinite(self.mean) else math.nan
+
+
+def ranked_of(config: FitConfig, rows: Sequence[Row]) -> Ranked:
+    """A candidate by the rows of its folds."""
+    lost = [row for row in rows if row["outcome"] in (FAILED, Outcome.DIVERGED)]
+    problems = [row["reason"] or f"the training of fold {row['fold']} diverged" for row in lost]
+    scores = tuple(-math.inf if row in lost else float(row["r2bar"]) for row in rows)
+    return Ranked(config, scores, sum(row["seconds"] for row in rows), problems[0] if problems else None)

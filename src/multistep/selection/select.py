@@ -1,0 +1,121 @@
+"""`select`: the candidate that predicts held-out episodes best, by cross-validation; `refit`: train it on all episodes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jax
+
+from multistep.data import Episodes
+from multistep.errors import InputError
+from multistep.evaluation import R2Bar, longest_horizon
+from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
+from multistep.selection.folds import Fold, deal_folds
+from multistep.selection.provenance import episodes_digest
+from multistep.selection.ranked import Ranked, ranked_of
+from multistep.selection.row_log import Row, RowLog
+from multistep.selection.search import AbstractSearch, Grid
+from multistep.selection.sweep import sweep
+from multistep.selection.workers import connect
+from multistep.training import Fit, FitConfig, fit
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+ROWS = "fits.jsonl"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a selection found: the rule is the highest mean of R2bar over the folds, the first of equals."""
+
+    ranking: tuple[Ranked, ...]
+    """Candidates trained in full, the best first."""
+    horizon: int
+    """Steps ahead that R2bar averages over."""
+    num_candidates: int
+    seconds: float
+    """Time that all fits took, those of candidates dropped on the way included."""
+
+    @property
+    def best(self) -> Ranked:
+        return self.ranking[0]
+
+    @property
+    def as_good(self) -> tuple[Ranked, ...]:
+        """Candidates whose mean is within the best one's standard deviation of it, which is among them."""
+        return tuple(ranked for ranked in self.ranking if ranked.mean >= self.best.mean - self.best.deviation)
+
+
+def select(
+    episodes: Episodes,
+    candidates: Sequence[FitConfig],
+    *,
+    seed: int,
+    out: str | Path,
+    num_folds: int = 3,
+    horizon: int = 100,
+    search: AbstractSearch = Grid(),  # noqa: B008 - frozen
+    cluster: str | None = None,
+    num_workers: int | None = None,
+) -> Selection:
+    """Rank the candidates by R2bar(horizon) on held-out episodes, averaged over folds of whole episodes.
+
+    ```python
+    selection = ms.select(episodes, ms.grid(ms.DEFAULT, horizons=(1, 4, 10), betas=(0.5, 1.0)), seed=0, out="runs/select")
+    selection.best.config, selection.best.mean, selection.best.deviation
+    fit = ms.refit(episodes, selection.best.config, seed=0)
+    ```
+    Fits run on all cores, or on the Dask cluster at this address; each leaves a row in `out/fits.jsonl`, and the same call
+    goes on where a killed one stopped. Folds are the same for all candidates. As this starts processes, a script must
+    call it under `if __name__ == "__main__":`.
+    """
+    if not candidates:
+        raise InputError("There are no candidates to select from: give at least one horizon and one beta or weights.")
+    folds = deal_folds(len(episodes), num_folds, key=jax.random.key(seed))
+    horizon = min(horizon, *(longest_horizon(episodes.take(fold.test)) for fold in folds))
+    log = RowLog(Path(out) / ROWS)
+    spent: dict[str, float] = {}
+    with log.writing(), connect(cluster, num_workers=num_workers) as client:
+
+        def evaluate(configs: Sequence[FitConfig]) -> list[Ranked]:
+            found = _evaluate(episodes, configs, folds, seed, horizon, log, client)
+            spent.update({row["job"]: row["seconds"] for rows in found for row in rows})
+            return [ranked_of(config, rows) for config, rows in zip(configs, found, strict=True)]
+
+        ranking = search(candidates, evaluate)
+    ranking = sorted(ranking, key=lambda ranked: -ranked.mean)
+    if not math.isfinite(ranking[0].mean):
+        raise InputError(f"No candidate was trained on all folds; the first one's reason: {ranking[0].problem}.")
+    return Selection(tuple(ranking), horizon, len(candidates), sum(spent.values()))
+
+
+def refit(episodes: Episodes, config: FitConfig, *, seed: int, checkpoint: str | Path | None = None) -> Fit:
+    """Train on all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch."""
+    valid = deal_folds(len(episodes), 2, key=jax.random.key(seed))[0].valid
+    return fit(
+        episodes,
+        episodes.take(valid),
+        config,
+        key=jax.random.key(seed),
+        score=R2Bar(VALIDATION_HORIZON),
+        checkpoint=checkpoint,
+    )
+
+
+def _evaluate(
+    episodes: Episodes,
+    configs: Sequence[FitConfig],
+    folds: Sequence[Fold],
+    seed: int,
+    horizon: int,
+    log: RowLog,
+    client: "Client",
+) -> list[list[Row]]:
+    """The rows of each configuration, one per fold."""
+    data = episodes_digest(episodes)
+    jobs = [FitJob(data, config, fold, seed, horizon) for config in configs for fold in folds]
+    rows = sweep(jobs, {data: episodes}, log, client)
+    return [rows[start : start + len(folds)] for start in range(0, len(rows), len(folds))]
