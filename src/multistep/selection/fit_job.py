@@ -12,6 +12,7 @@ from multistep.evaluation import R2Bar, Scores, score
 from multistep.selection.folds import Fold
 from multistep.selection.provenance import digest, plain
 from multistep.selection.row_log import Row
+from multistep.selection.sweep import AbstractJob
 from multistep.training import FitConfig, fit
 
 VALIDATION_HORIZON = 50
@@ -19,7 +20,7 @@ SCORING_WORK = 40  # what validation after an epoch costs, in steps ahead of tra
 
 
 @dataclass(frozen=True)
-class FitJob:
+class FitJob(AbstractJob):
     """Train with this configuration on a fold, score on its test episodes."""
 
     data: str
@@ -34,7 +35,8 @@ class FitJob:
 
     @property
     def work(self) -> float:
-        return self.config.epochs * (len(self.fold.train) * (self.config.horizon + 1) + len(self.fold.valid) * SCORING_WORK)
+        steps_ahead = len(self.fold.train) * (self.config.horizon + 1) + len(self.fold.valid) * SCORING_WORK
+        return float(self.config.epochs * steps_ahead)
 
     def labels(self) -> Row:
         return {

@@ -51,9 +51,10 @@ class RowLog:
             file.flush()
             os.fsync(file.fileno())
 
-    def keep(self, rows: list[dict[str, Any]]) -> None:
-        """Replace the file by these rows."""
-        write_text(self.path, "".join(json.dumps(plain(row), allow_nan=False) + "\n" for row in rows))
+    def forget(self, outcome: str) -> None:
+        """Drop the rows with this outcome, so that what they stand for is run again."""
+        rows = [row for row in self.read() if row["outcome"] != outcome]
+        write_text(self.path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
     def _parse(self, line: str, number: int) -> dict[str, Any]:
         try:

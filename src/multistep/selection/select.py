@@ -17,7 +17,7 @@ from multistep.selection.provenance import episodes_digest
 from multistep.selection.ranked import Ranked, ranked_of
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.search import AbstractSearch, Grid
-from multistep.selection.sweep import sweep
+from multistep.selection.sweep import FAILED, sweep
 from multistep.selection.workers import connect
 from multistep.training import Fit, FitConfig, fit
 
@@ -60,6 +60,7 @@ def select(
     search: AbstractSearch = Grid(),  # noqa: B008 - frozen
     cluster: str | None = None,
     num_workers: int | None = None,
+    retry_failed: bool = False,
 ) -> Selection:
     """Rank the candidates by R2bar(horizon) on held-out episodes, averaged over folds of whole episodes.
 
@@ -69,7 +70,7 @@ def select(
     fit = ms.refit(episodes, selection.best.config, seed=0)
     ```
     Fits run on all cores, or on the Dask cluster at this address; each leaves a row in `out/fits.jsonl`, and the same call
-    goes on where a killed one stopped. Folds are the same for all candidates. As this starts processes, a script must
+    goes on where a killed one stopped (fits that failed stay failed, unless `retry_failed`). Folds are the same for all candidates. As this starts processes, a script must
     call it under `if __name__ == "__main__":`.
     """
     if not candidates:
@@ -79,6 +80,8 @@ def select(
     log = RowLog(Path(out) / ROWS)
     spent: dict[str, float] = {}
     with log.writing(), connect(cluster, num_workers=num_workers) as client:
+        if retry_failed:
+            log.forget(FAILED)
 
         def evaluate(configs: Sequence[FitConfig]) -> list[Ranked]:
             found = _evaluate(episodes, configs, folds, seed, horizon, log, client)

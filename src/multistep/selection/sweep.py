@@ -1,8 +1,9 @@
 """`sweep`: run jobs on workers, one row each, written as it comes; what is in the log already is not run again."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -18,30 +19,28 @@ if TYPE_CHECKING:
 FAILED = "failed"
 
 
-class Job(Protocol):
-    """One piece of work of a sweep, described by plain values: equal jobs have equal digests."""
+class AbstractJob(ABC):
+    """One piece of work of a sweep: a frozen record of plain values, so that equal jobs have equal digests."""
+
+    data: str
+    """Name of the data that it runs on."""
 
     @property
-    def data(self) -> str:
-        """Name of the data that it runs on."""
-        ...
-
-    @property
+    @abstractmethod
     def work(self) -> float:
         """How much work it is beside the other jobs, for the time left."""
-        ...
 
+    @abstractmethod
     def labels(self) -> Row:
         """What its row begins with, whatever comes of it."""
-        ...
 
+    @abstractmethod
     def run(self, data: Any) -> Row:
         """What its row goes on with: the outcome and what was measured."""
-        ...
 
 
 def sweep(
-    jobs: Sequence[Job], data: Mapping[str, Any], log: RowLog, client: "Client", *, description: str = "fits"
+    jobs: Sequence[AbstractJob], data: Mapping[str, Any], log: RowLog, client: "Client", *, description: str = "fits"
 ) -> list[Row]:
     """The rows of these jobs in their order, those in the log and those run now.
 
@@ -53,6 +52,8 @@ def sweep(
     done: dict[str, Row] = {row["job"]: row for row in log.read()}
     names = [digest(job) for job in jobs]
     waiting = {name: job for name, job in zip(names, jobs, strict=True) if name not in done}
+    if not waiting:
+        return [done[name] for name in names]
     # The data as tasks of their own: a worker that dies takes nothing along that cannot be made again.
     needed = {job.data for job in waiting.values()}
     sources = {name: client.submit(_keep, data[name], key=f"data-{name}") for name in needed}
@@ -76,7 +77,7 @@ def _keep(data: Any) -> Any:
     return data
 
 
-def _run(name: str, job: Job, data: Any) -> dict[str, Any]:
+def _run(name: str, job: AbstractJob, data: Any) -> dict[str, Any]:
     """The row of a job, on the worker."""
     prepare_worker()
     started = time.perf_counter()
@@ -87,7 +88,7 @@ def _run(name: str, job: Job, data: Any) -> dict[str, Any]:
     return {"job": name, **job.labels(), **found, "seconds": time.perf_counter() - started, "versions": versions()}
 
 
-def _row_of(future: Any, name: str, job: Job) -> Row:
+def _row_of(future: Any, name: str, job: AbstractJob) -> Row:
     if future.status == "finished":
         return future.result()
     reason = future.exception() if future.status == "error" else "it was cancelled"

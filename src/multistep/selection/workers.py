@@ -1,5 +1,6 @@
 """Workers: one single-threaded process per core of this machine, or those of a Dask cluster that is already there."""
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
                 raise InputError(f"{count} workers were asked for: give at least 1.")
             # No limit on memory: Dask would stop a worker whose episodes and compiled programs look large to it.
             options: dict[str, Any] = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": "127.0.0.1:0"}
+            options["silence_logs"] = logging.CRITICAL  # what fails becomes a row, and Ctrl-C ends workers in the middle
             with LocalCluster(n_workers=count, **options) as local, Client(local) as client:
                 yield client
         else:
@@ -70,7 +72,7 @@ def _check_versions(client: "Client", cluster: str) -> None:
     """Refuse workers that cannot run our code, or would run another version of it."""
     try:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-        found: Any = client.run(versions)
+        found: Any = client.run(_versions_there)
     except TimeoutError as error:
         raise InputError(f"The cluster at {cluster} has no workers: start some.") from error
     except Exception as error:
@@ -83,3 +85,7 @@ def _check_versions(client: "Client", cluster: str) -> None:
                 f"The worker {worker} has other versions of {', '.join(different)} than this process: rows would not be "
                 "comparable; install the same versions there."
             )
+
+
+def _versions_there() -> dict[str, str | None]:
+    return versions()

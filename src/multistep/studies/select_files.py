@@ -64,6 +64,8 @@ class SelectConfig:
     """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
     workers: int | None = None
     """Worker processes on this machine (default: one per core)."""
+    retry_failed: bool = False
+    """Run fits again that failed in an earlier run of the command."""
     out: Path = Path("runs/select")
     """Folder for the rows and the model; the same command goes on where it was stopped."""
 
@@ -89,6 +91,7 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
         search=SEARCHES[config.search],
         cluster=config.cluster,
         num_workers=config.workers,
+        retry_failed=config.retry_failed,
     )
     best = selection.best.config
     fitted = refit(episodes, best, seed=config.seed, checkpoint=config.out / "checkpoint.safetensors")

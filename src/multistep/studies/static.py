@@ -16,7 +16,7 @@ from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
 from multistep.selection.provenance import episodes_digest, plain, versions
 from multistep.selection.row_log import Row, RowLog
-from multistep.selection.sweep import FAILED, Job, sweep
+from multistep.selection.sweep import FAILED, AbstractJob, sweep
 from multistep.selection.workers import connect
 from multistep.studies.collect_dataset import collect
 from multistep.studies.run_folder import write_json, write_rows, write_run
@@ -48,6 +48,8 @@ class StaticConfig:
     """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
     workers: int | None = None
     """Worker processes on this machine (default: one per core)."""
+    retry_failed: bool = False
+    """Run fits again that failed in an earlier run of the command."""
     seed: int = 0
     """Seed of noise, folds and training."""
     cache: Path | None = None
@@ -88,7 +90,7 @@ SIZES: dict[Scale, Size] = {
 
 
 @dataclass(frozen=True)
-class CeilingJob:
+class CeilingJob(AbstractJob):
     """Score the true simulator on the test episodes of a fold."""
 
     data: str
@@ -116,6 +118,8 @@ def run_static(config: StaticConfig) -> dict[str, Any]:
     _check_folder(config)
     log = RowLog(config.out / ROWS)
     with log.writing():
+        if config.retry_failed:
+            log.forget(FAILED)
         jobs, data = prepare(config, datasets)
         write_json(config.out / "config.json", {"command": COMMAND, "config": plain(config), "versions": versions()})
         with connect(config.cluster, num_workers=config.workers) as client:
@@ -155,9 +159,9 @@ def _check_folder(config: StaticConfig) -> None:
         raise InputError(f"{config.out} holds another study, or this one with another scale or seed: choose another --out.")
 
 
-def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[Job], dict[str, Episodes]]:
+def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[AbstractJob], dict[str, Episodes]]:
     """All jobs of the study in the order of its table, and the episodes that they need by their digest."""
-    jobs: list[Job] = []
+    jobs: list[AbstractJob] = []
     data: dict[str, Episodes] = {}
     for dataset in datasets:
         noiseless, folds = _episodes(config, dataset)
@@ -170,7 +174,7 @@ def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[Job
     return jobs, data
 
 
-def _cell_jobs(config: StaticConfig, dataset: Dataset, noise: float, data: str, folds: Sequence[Fold]) -> list[Job]:
+def _cell_jobs(config: StaticConfig, dataset: Dataset, noise: float, data: str, folds: Sequence[Fold]) -> list[AbstractJob]:
     """The ceilings and fits of one dataset with one scale of noise."""
     size = SIZES[config.scale]
     base = replace(PAPER, epochs=size.epochs)

@@ -1,0 +1,105 @@
+import json
+import math
+import statistics
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from multistep.errors import InputError
+from multistep.losses import Exponential
+from multistep.selection.candidates import grid
+from multistep.selection.ranked import ranked_of
+from multistep.selection.search import Halving
+from multistep.selection.select import refit, select
+from multistep.training import Outcome
+
+
+@pytest.fixture(scope="module")
+def selected(oscillators, small, tmp_path_factory):
+    """A selection of three candidates, of which one cannot be trained: its folder, the candidates, the result."""
+    out = tmp_path_factory.mktemp("select")
+    candidates = [*grid(small, (1, 3), (1.0,)), replace(small, horizon=61)]
+    with jax.numpy_dtype_promotion("standard"):
+        return out, candidates, select(oscillators, candidates, seed=0, out=out, horizon=20)
+
+
+def rows_of(out):
+    return [json.loads(line) for line in (out / "fits.jsonl").read_text().splitlines()]
+
+
+def test_the_ranking_is_by_the_mean_over_the_folds(selected):
+    out, candidates, selection = selected
+    rows = rows_of(out)
+    assert len(rows) == 9
+    for ranked in selection.ranking[:2]:
+        scores = [np.mean(row["r2"]) for row in rows if row["horizon"] == ranked.config.horizon]
+        assert ranked.mean == pytest.approx(statistics.mean(scores), abs=1e-6)
+        assert ranked.deviation == pytest.approx(statistics.stdev(scores), abs=1e-6)
+        assert ranked.problem is None
+    means = [ranked.mean for ranked in selection.ranking]
+    assert means == sorted(means, reverse=True)
+    assert selection.best.config in candidates[:2]
+    assert selection.seconds == pytest.approx(sum(row["seconds"] for row in rows))
+    assert selection.horizon == 20
+
+
+def test_a_candidate_that_fails_comes_last_with_its_reason(selected):
+    *_, selection = selected
+    last = selection.ranking[-1]
+    assert last.mean == -math.inf
+    assert math.isnan(last.deviation)
+    assert last.problem is not None
+    assert "shorter than the horizon of 61 steps" in last.problem
+    assert last not in selection.as_good
+
+
+def test_the_same_call_runs_nothing_again_and_halving_uses_what_is_there(selected, oscillators):
+    out, candidates, selection = selected
+    before = (out / "fits.jsonl").read_bytes()
+    assert select(oscillators, candidates, seed=0, out=out, horizon=20) == selection
+    assert (out / "fits.jsonl").read_bytes() == before
+    halved = select(oscillators, candidates, seed=0, out=out, horizon=20, search=Halving(factor=2, num_rungs=2))
+    assert halved.best in selection.ranking
+    assert len(halved.ranking) < 3
+    assert all(row["epochs"] == 2 for row in rows_of(out)[9:])
+
+
+def test_failed_fits_are_run_again_if_asked(selected, oscillators):
+    out, candidates, _ = selected
+    before = rows_of(out)
+    select(oscillators, candidates, seed=0, out=out, horizon=20, retry_failed=True)
+    after = rows_of(out)
+    assert len(after) >= 9
+    finished = [row for row in before if row["outcome"] == "finished"]
+    assert [row for row in after if row["outcome"] == "finished"] == finished
+    assert sum(row["outcome"] == "failed" for row in after) == 3
+
+
+def test_refit_trains_on_every_episode(oscillators, small):
+    longer = replace(small, horizon=3, weights=Exponential(1.0))
+    fitted = refit(oscillators, longer, seed=0)
+    assert fitted.outcome is Outcome.FINISHED
+    np.testing.assert_allclose(fitted.model.normaliser.state_mean, oscillators.states.mean(axis=0), rtol=1e-6)
+
+
+def test_the_first_of_equals_is_chosen_and_spread_tells_who_is_as_good(small):
+    rows = [{"outcome": "finished", "reason": None, "r2bar": score, "seconds": 1.0, "fold": 0} for score in (0.5, 0.6, 0.7)]
+    ranked = ranked_of(small, rows)
+    assert (ranked.mean, ranked.deviation) == (pytest.approx(0.6), pytest.approx(0.1))
+    lost = ranked_of(small, [*rows[:2], {**rows[2], "outcome": "diverged", "fold": 2}])
+    assert lost.scores == (0.5, 0.6, -math.inf)
+    assert lost.problem == "the training of fold 2 diverged"
+
+
+def test_nothing_to_select_from(oscillators, small, tmp_path):
+    with pytest.raises(InputError, match="There are no candidates"):
+        select(oscillators, [], seed=0, out=tmp_path)
+    with pytest.raises(InputError, match="3 folds"):
+        select(oscillators.take([0, 1]), [small], seed=0, out=tmp_path)
+
+
+def test_no_candidate_that_can_be_trained(oscillators, small, tmp_path):
+    with pytest.raises(InputError, match=r"No candidate was trained on all folds.*shorter than the horizon of 61"):
+        select(oscillators, [replace(small, horizon=61)], seed=0, out=tmp_path, num_workers=1)
