@@ -271,3 +271,58 @@ def test_demo_as_shipped_scores_to_horizon_100_on_50_episodes():
     assert (config.episodes, config.noise, config.score_horizon) == (50, 0.02, 100)
     assert config.one_step.horizon == 1
     assert config.out == Path("runs/demo")
+
+
+SELECT = ["select", "log_*.csv", *COLUMNS, "--score-horizon", 20]
+TINY = ["--vary", "network.hidden_size=16", "epochs=2", "least_steps=200"]
+
+
+def test_select_killed_in_the_middle_goes_on(logs):
+    """The rows written before the kill stay as they are, the others follow, and a model comes of it."""
+    words = [*SELECT, *TINY, "--horizons", 1, 3, "--betas", 1, "--weights", "balanced", "--out", "selected"]
+    rows = logs / "selected" / "fits.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "multistep", *map(str, words)], cwd=logs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    while not rows.exists() or rows.read_text().count("\n") < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    before = rows.read_text().rsplit("\n", 1)[0] + "\n"
+    answer = run(*words, folder=logs)
+    after = rows.read_text()
+    assert after.startswith(before)
+    jobs = [json.loads(line)["job"] for line in after.splitlines()]
+    assert len(jobs) == len(set(jobs)) == 9
+    summary = json.loads((logs / "selected" / "summary.json").read_text())
+    assert summary["candidates"] == summary["trained_in_full"] == 3
+    assert summary["rule"] == "highest mean R2bar(20) over the held-out folds"
+    best = summary["best"]
+    assert answer.stdout.startswith(f"Of 3 candidates, horizon {best['config']['horizon']}")
+    assert f"{best['mean']:.3f} +- {best['deviation']:.3f}" in answer.stdout
+    assert best["mean"] == max(float(row["mean"]) for row in read_rows(logs / "selected" / "rows.csv"))
+    with jax.enable_x64(False):
+        model, test = ms.load_model(logs / "selected" / "model.safetensors"), ms.load(logs / "test.npz")
+        assert ms.score(model, test, horizon=5).r2bar() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--vary", "speed=3"], "'speed=3' is not NAME=VALUE,VALUE"),
+        (["--vary", "network.activation=sine"], "The activation is sine"),
+        (["--cluster", "nowhere.json"], "There is no scheduler file nowhere.json"),
+        (["--folds", "1"], "10 episodes cannot be dealt into 1 folds"),
+        (["--horizons"], "There are no candidates to select from"),
+    ],
+)
+def test_select_refuses_bad_input_in_one_sentence(words, sentence, logs):
+    answer = run(*SELECT, *words, "--out", "refused", folder=logs, code=2)
+    assert sentence in answer.stderr
+    assert not (logs / "refused" / "fits.jsonl").exists()
+
+
+def test_static_study_refuses_an_unknown_dataset(tmp_path):
+    answer = run("reproduce", "static", "--dataset", "walker/random", folder=tmp_path, code=2)
+    assert "There is no dataset walker/random in the catalogue" in answer.stderr

@@ -11,7 +11,9 @@ from rich.console import Console
 
 from multistep.bench.cartpole import CartpoleBenchConfig, run_cartpole_bench
 from multistep.bench.files import FilesBenchConfig, run_files_bench
+from multistep.bench.search import SearchBenchConfig, run_search_bench
 from multistep.bench.sigmoid import SigmoidBenchConfig, run_sigmoid_bench
+from multistep.bench.sweep import SweepBenchConfig, run_sweep_bench
 from multistep.bench.training import TrainingBenchConfig, run_training_bench
 from multistep.errors import InputError
 from multistep.losses import AbstractWeights, describe_weights, parse_weights
@@ -80,6 +82,8 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     bench.command(name="cartpole")(_bench_cartpole)
     bench.command(name="files")(_bench_files)
     bench.command(name="sigmoid")(_bench_sigmoid)
+    bench.command(name="sweep")(_bench_sweep)
+    bench.command(name="search")(_bench_search)
     app.command(bench, name="bench", help="Measure speed, memory and quality on this machine.")
     reproduce.command(name="linear")(_linear)
     reproduce.command(name="sigmoid")(_sigmoid)
@@ -197,6 +201,18 @@ def _bench_files(config: Annotated[FilesBenchConfig, tyro.conf.arg(name="")] = F
 def _bench_sigmoid(config: Annotated[SigmoidBenchConfig, tyro.conf.arg(name="")] = SigmoidBenchConfig()) -> None:  # noqa: B008
     """The 9,000 trainings of the two-parameter network as one program, beside a PyTorch loop."""
     run_sigmoid_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_sweep(config: Annotated[SweepBenchConfig, tyro.conf.arg(name="")] = SweepBenchConfig()) -> None:  # noqa: B008
+    """Throughput of a sweep on all cores beside one worker, and what the sweep itself costs."""
+    run_sweep_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_search(config: Annotated[SearchBenchConfig, tyro.conf.arg(name="")] = SearchBenchConfig()) -> None:  # noqa: B008
+    """Successive halving beside the whole grid of the static study, on Cartpole random data."""
+    run_search_bench(config)
     OUTPUT.print(bench_table(config.out))
 
 

@@ -70,8 +70,8 @@ def select(
     fit = ms.refit(episodes, selection.best.config, seed=0)
     ```
     Fits run on all cores, or on the Dask cluster at this address; each leaves a row in `out/fits.jsonl`, and the same call
-    goes on where a killed one stopped (fits that failed stay failed, unless `retry_failed`). Folds are the same for all candidates. As this starts processes, a script must
-    call it under `if __name__ == "__main__":`.
+    goes on where a killed one stopped (fits that failed stay failed, unless `retry_failed`). Folds are the same for all
+    candidates. As this starts processes, a script must call it under `if __name__ == "__main__":`.
     """
     if not candidates:
         raise InputError("There are no candidates to select from: give at least one horizon and one beta or weights.")

@@ -36,7 +36,9 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
                 raise InputError(f"{count} workers were asked for: give at least 1.")
             # No limit on memory: Dask would stop a worker whose episodes and compiled programs look large to it.
             options: dict[str, Any] = {"threads_per_worker": 1, "memory_limit": 0, "dashboard_address": "127.0.0.1:0"}
-            options["silence_logs"] = logging.CRITICAL  # what fails becomes a row, and Ctrl-C ends workers in the middle
+            # What fails becomes a row, and Ctrl-C ends workers in the middle: their logs would say it again.
+            options["silence_logs"] = logging.CRITICAL
+            logging.getLogger("distributed").setLevel(logging.CRITICAL)
             with LocalCluster(n_workers=count, **options) as local, Client(local) as client:
                 yield client
         else:
