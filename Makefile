@@ -8,7 +8,7 @@ demo: .venv/demo-installed
 	$(BIN)/multistep demo --out runs/demo
 
 test: .venv/dev-installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 check: .venv/dev-installed
 	$(BIN)/ruff format --check src tests

@@ -1,5 +1,6 @@
 """The commands in the documents, executed as they stand on files like those."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -61,3 +62,56 @@ def test_links_lead_somewhere():
             assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
     for path in re.findall(r"`(tests/[\w/.]+)`", "".join(page.read_text() for page in DOCS.glob("*.md"))):
         assert (root / path).exists(), path
+
+
+def python_blocks(page):
+    return re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), flags=re.DOTALL)
+
+
+@pytest.fixture
+def walks(tmp_path):
+    (tmp_path / "logs").mkdir()
+    for number in range(6):
+        rng = np.random.default_rng(number)
+        episode = (rng.normal(size=(41, 2)).cumsum(axis=0), rng.normal(size=(40, 1)))
+        episodes = ms.Episodes.of([episode], state_names=["x", "theta"], action_names=["u"])
+        ms.save(episodes, tmp_path / "logs" / f"{number}.csv")
+    return tmp_path
+
+
+def test_the_commands_of_the_page_on_selection(walks):
+    """As written, with fewer candidates and a tiny network."""
+    page = commands("selection.md")
+    assert [words[1] for words in page] == ["select", "select"]
+    small = ["--vary", "network.hidden_size=8", "epochs=1", "least_steps=20"]
+    for words, fewer in zip(page, (["--horizons", "1", "4", "--betas", "1"], ["--horizons", "1", "3"]), strict=True):
+        command = [sys.executable, "-m", *words, *fewer, *small]
+        answer = subprocess.run(command, cwd=walks, check=True, capture_output=True, text=True)
+        assert "has the highest mean R2bar(40) over the held-out folds" in answer.stdout
+    assert (walks / "runs" / "halving" / "model.safetensors").exists()
+
+
+SBATCH = """#!/bin/sh
+sh "$1" > "$1.log" 2>&1 &
+echo "$!" >> "$(dirname "$0")/jobs"
+echo "Submitted batch job $!"
+"""
+
+
+def test_the_programs_of_the_page_on_selection(walks):
+    """As written; what stands for SLURM runs each submitted job on this machine."""
+    local, slurm = python_blocks("selection.md")
+    commands = walks / "bin"
+    commands.mkdir()
+    for name, script in (("sbatch", SBATCH), ("scancel", '#!/bin/sh\nkill "$@"\n')):
+        (commands / name).write_text(script)
+        (commands / name).chmod(0o755)
+    for name, program in (("local.py", local), ("slurm.py", slurm)):
+        (walks / name).write_text(program)
+        environment = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}"}
+        answer = subprocess.run(
+            [sys.executable, name], cwd=walks, env=environment, check=True, capture_output=True, text=True, timeout=300
+        )
+        assert answer.stdout.startswith("FitConfig(")
+    assert len((commands / "jobs").read_text().split()) == 2
+    assert len((walks / "runs" / "slurm" / "fits.jsonl").read_text().splitlines()) == 2 * 3

@@ -21,6 +21,10 @@ from multistep.losses import Balanced as Balanced
 from multistep.losses import Custom as Custom
 from multistep.losses import Exponential as Exponential
 from multistep.losses import Uniform as Uniform
+from multistep.selection.candidates import grid as grid
+from multistep.selection.search import Halving as Halving
+from multistep.selection.select import refit as refit
+from multistep.selection.select import select as select
 from multistep.tasks.cache import load_dataset as load_dataset
 from multistep.training import DEFAULT as DEFAULT
 from multistep.training import PAPER as PAPER
