@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shlex
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -81,3 +83,24 @@ def test_tractable_figures():
     best = {seed: summary(f"sigmoid_seed_{seed}", "results")["best_alpha"] for seed in (1, 2, 3)} | {0: sigmoid["best_alpha"]}
     assert [best[seed]["mean"] for seed in range(4)] == [0.75, 0.5, 0.5, 0.5]
     assert [best[seed]["one_step"] for seed in range(4)] == [0.75, 0.5, 0.5, 0.75]
+
+
+def test_every_folder_of_results_has_its_command():
+    """The options in the file are those in the folder's configuration."""
+    lines = (ROOT / "results" / "commands.sh").read_text().splitlines()
+    commands = [shlex.split(line) for line in lines if line.startswith("multistep ")]
+    folders = {path.name for path in (ROOT / "results").iterdir() if path.is_dir()}
+    assert {words[words.index("--out") + 1] for words in commands} == {f"results/{name}" for name in folders}
+    for words in commands:
+        found = json.loads((ROOT / words[words.index("--out") + 1] / "config.json").read_text())
+        options = {name.removeprefix("--"): value for name, value in pairwise(words) if name.startswith("--")}
+        assert found["command"] == " ".join(words[1:3])
+        assert found["config"]["scale"] == options["scale"]
+        assert found["config"]["seed"] == int(options.get("seed", 0))
+
+
+def test_sweep_figures():
+    figures, page = summary("sweep"), (ROOT / "docs" / "selection.md").read_text()
+    assert figures["workers"] == 2
+    assert f"{figures['throughput_over_one_worker']:.2f} times the throughput of one" in page
+    assert f"costs {100 * figures['overhead_of_fit_time']:.1f} % of the time" in page

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from multistep.errors import InputError
 from multistep.losses import describe_weights
@@ -18,9 +18,6 @@ from multistep.studies.run_folder import write_run
 from multistep.studies.static import ROWS, StaticConfig, prepare
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import DEFAULT, FitConfig
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 DATASET = "cartpole/random"
 
@@ -74,7 +71,7 @@ def _compare(
     data: Mapping[str, Any],
     known: Mapping[str, Row],
     log: RowLog,
-    client: "Client",
+    client: Any,
     seed: int,
 ) -> Row:
     """Halving over the candidates of these fits, beside all of them. Full trainings are those of the grid, with their times."""

@@ -1,9 +1,9 @@
 """Writing a file so that it is either whole or not there."""
 
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from multistep.errors import InputError
@@ -18,14 +18,14 @@ def replacing(path: Path) -> Iterator[Path]:
     path = Path(path)
     if path.is_dir():
         raise InputError(f"Cannot write {path}: it is a folder; name a file.")
+    # Named before it is made: an interrupt at any moment finds it.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    except OSError as error:
-        raise InputError(f"Cannot write {path}: {error.strerror}; choose another place.") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.touch(mode=0o600, exist_ok=False)
+        except OSError as error:
+            raise InputError(f"Cannot write {path}: {error.strerror}; choose another place.") from error
         yield temporary
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
@@ -34,7 +34,8 @@ def replacing(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror or error}; free some space or choose another place.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # not there, or its folder is not
+            temporary.unlink()
 
 
 def reserve(path: Path, size: int) -> None:

@@ -55,7 +55,7 @@ def sweep(
     if not waiting:
         return [done[name] for name in names]
     # The data as tasks of their own: a worker that dies takes nothing along that cannot be made again.
-    needed = {job.data for job in waiting.values()}
+    needed = dict.fromkeys(job.data for job in waiting.values())
     sources = {name: client.submit(_keep, data[name], key=f"data-{name}") for name in needed}
     futures = {
         client.submit(_run, name, job, sources[job.data], key=f"job-{name}", priority=-number): name

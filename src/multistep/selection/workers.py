@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30
-LARGEST_GRAPH = 1 << 30  # the data of a study travel with its tasks: nothing to warn of
+DASK_OPTIONS = {
+    # The data of a study travel with its tasks: nothing to warn of.
+    "distributed.admin.large-graph-warning-threshold": 1 << 30,
+    # Else the scheduler holds back the data of the first jobs while others run, and their order is lost.
+    "distributed.scheduler.worker-saturation": float("inf"),
+}
 
 
 @contextmanager
@@ -29,7 +34,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise InputError("Sweeps need Dask: install multistep with the extra 'sweeps' (multistep[sweeps]).") from error
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": LARGEST_GRAPH}):
+    with dask.config.set(DASK_OPTIONS):
         if cluster is None:
             count = len(available_cores()) if num_workers is None else num_workers
             if count < 1:

@@ -1,0 +1,8 @@
+#!/bin/sh
+# The commands behind everything in this folder. Each goes on where it was stopped and leaves what is done as it is.
+set -eu
+multistep reproduce linear --scale paper --out results/linear
+multistep reproduce sigmoid --scale paper --out results/sigmoid
+multistep reproduce sigmoid --scale paper --seed 1 --out results/sigmoid_seed_1
+multistep reproduce sigmoid --scale paper --seed 2 --out results/sigmoid_seed_2
+multistep reproduce sigmoid --scale paper --seed 3 --out results/sigmoid_seed_3
