@@ -1,5 +1,5 @@
 #!/bin/sh
-# The commands behind everything in this folder. Each goes on where it was stopped and leaves what is done as it is.
+# The commands behind everything in this folder.
 set -eu
 multistep reproduce linear --scale paper --out results/linear
 multistep reproduce sigmoid --scale paper --out results/sigmoid

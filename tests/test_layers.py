@@ -28,7 +28,7 @@ OWNERS = {
     "torch": {"bench"},
     "sbx": {"agents"},
     "stable_baselines3": {"agents"},
-    "gymnasium": {"data", "tasks"},
+    "gymnasium": {"agents", "data", "tasks"},
     "minari": {"data"},
     "h5py": {"data"},
     "mujoco": {"tasks"},

@@ -6,6 +6,7 @@ The command line does this for itself; a program that uses the library may call 
 import ctypes
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -43,7 +44,8 @@ def use_one_thread(core: int | None = None) -> None:
     if core is None:
         # The threads made above stay on the one core, where those of another process of ours would be too: let them go.
         for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), before)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.sched_setaffinity(int(thread), before)
 
 
 def keep_freed_memory() -> None:

@@ -58,7 +58,6 @@ def test_halving_drops_what_fails():
     landscape = Landscape(1, 0.02, lost=(10, 4))
     found = Halving()(CANDIDATES, landscape)
     assert max(found, key=lambda ranked: ranked.mean).config == landscape.winner
-    assert landscape.winner.horizon not in (10, 4)
 
 
 def test_halving_takes_one_candidate_and_one_rung():

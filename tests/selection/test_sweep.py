@@ -16,11 +16,11 @@ import pytest
 from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
-from multistep.losses import Exponential
+from multistep.losses import AbstractWeights, Exponential
 from multistep.selection import workers
 from multistep.selection.fit_job import FitJob
 from multistep.selection.folds import deal_folds
-from multistep.selection.provenance import digest, episodes_digest
+from multistep.selection.provenance import digest, episodes_digest, versions
 from multistep.selection.row_log import RowLog
 from multistep.selection.sweep import sweep
 from multistep.selection.workers import connect
@@ -30,22 +30,26 @@ from multistep.training import fit
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A scheduler and two workers, started as on a cluster: the scheduler file and the workers' processes."""
-    folder = tmp_path_factory.mktemp("cluster")
-    file = folder / "scheduler.json"
-    python = [sys.executable, "-m"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    where = ["--scheduler-file", str(file)]
-    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-    processes = [subprocess.Popen([*python, "distributed.cli.dask_scheduler", *where, *options], **quiet)]
-    while not file.exists():
-        assert processes[0].poll() is None
-        time.sleep(0.05)
-    worker = [*python, "distributed.cli.dask_worker", *where, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    processes += [subprocess.Popen([*worker, "--name", name], **quiet) for name in ("first", "second")]
+    file = tmp_path_factory.mktemp("cluster") / "scheduler.json"
+    processes = start_cluster(file, ("first", "second"))
     yield file, processes[1:]
     for process in processes:
         process.kill()
         process.wait()
+
+
+def start_cluster(file, names):
+    """A scheduler and workers of these names, each a process."""
+    python = [sys.executable, "-m"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": file.parent}
+    where = ["--scheduler-file", str(file)]
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
+    scheduler = subprocess.Popen([*python, "distributed.cli.dask_scheduler", *where, *options], **quiet)
+    while not file.exists():
+        assert scheduler.poll() is None
+        time.sleep(0.05)
+    worker = [*python, "distributed.cli.dask_worker", *where, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    return [scheduler, *(subprocess.Popen([*worker, "--name", name], **quiet) for name in names)]
 
 
 def jobs_of(episodes: Episodes, small, horizons=(1, 2), seeds=(0,)):
@@ -79,6 +83,33 @@ def test_a_sweep_survives_the_death_of_a_worker(cluster, oscillators, small, tmp
     assert processes[0].wait(10) == -signal.SIGKILL
     assert [row["job"] for row in rows] == [digest(job) for job in jobs]
     assert Counter(row["job"] for row in log.read()) == Counter({digest(job): 1 for job in jobs})
+    assert {row["outcome"] for row in rows} == {"finished"}
+
+
+def test_a_scheduler_that_dies_leaves_no_row_of_what_was_not_run(oscillators, small, tmp_path):
+    """The sweep ends with a sentence, and the same jobs go on elsewhere."""
+    jobs, log = jobs_of(oscillators, small, seeds=range(4)), RowLog(tmp_path / "fits.jsonl")
+    file = tmp_path / "scheduler.json"
+    scheduler, *others = start_cluster(file, ("only",))
+
+    def kill_it():
+        while len(log.read()) < 2:
+            time.sleep(0.02)
+        scheduler.kill()
+
+    try:
+        killer = threading.Thread(target=kill_it)
+        killer.start()
+        with pytest.raises(InputError, match="connection to the Dask scheduler was lost"), log.writing():  # noqa: SIM117
+            with connect(str(file)) as client:
+                sweep(jobs, {jobs[0].data: oscillators}, log, client)
+        killer.join()
+    finally:
+        for process in (scheduler, *others):
+            process.kill()
+            process.wait()
+    rows = log.read()
+    assert 2 <= len(rows) < len(jobs)
     assert {row["outcome"] for row in rows} == {"finished"}
 
 
@@ -122,6 +153,30 @@ def test_what_is_in_the_log_is_not_run_again(oscillators, small, tmp_path):
             log.append({"job": digest(job), "mark": str(job.fold.number)})
         rows = sweep(jobs, {jobs[0].data: oscillators}, log, client=None)  # pyright: ignore[reportArgumentType]
     assert [row["mark"] for row in rows] == [str(job.fold.number) for job in jobs]
+
+
+def test_rows_of_other_versions_are_kept_with_a_note(oscillators, small, tmp_path):
+    jobs, log = jobs_of(oscillators, small), RowLog(tmp_path / "fits.jsonl")
+    with log.writing():
+        for job in jobs:
+            log.append({"job": digest(job), "versions": {**versions(), "jax": "0.1"}})
+        with pytest.warns(UserWarning, match="made with other versions of jax"):
+            sweep(jobs, {jobs[0].data: oscillators}, log, client=None)  # pyright: ignore[reportArgumentType]
+
+
+class Shifted(AbstractWeights):
+    """Weights of a user's own."""
+
+    shift: float
+
+    def __call__(self, errors):
+        return errors * 0 + 1 / errors.size
+
+
+def test_the_digest_tells_weights_apart(small):
+    different = [Shifted(0.1), Shifted(0.2), Exponential(0.1234567), Exponential(0.1234568), Exponential(0.1)]
+    assert len({digest(replace(small, horizon=2, weights=weights)) for weights in different}) == 5
+    assert digest({"horizon": np.int64(2), "rate": np.float64(0.5)}) == digest({"horizon": 2, "rate": 0.5})
 
 
 def test_the_digest_of_a_job_is_that_of_its_settings(oscillators, small):

@@ -11,6 +11,7 @@ from multistep.data import add_noise
 from multistep.errors import InputError
 from multistep.report.static_figures import draw_static, static_sentence, static_table
 from multistep.studies import static_tables
+from multistep.studies.run_folder import write_rows
 from multistep.studies.static import SIZES, StaticConfig, prepare, run_static
 from multistep.tasks import CARTPOLE
 from multistep.tasks.cache import load_dataset
@@ -189,6 +190,42 @@ def test_candidates_that_lack_a_fold_or_failed_have_no_say():
     cells = static_tables.cell_table(static_tables.fit_table(rows), 3)
     assert cells.select("horizon", "beta").rows() == [(1, None), (10, 2.0)]
     assert cells["betas_tried"].to_list() == [1, 2]
+
+
+def test_minus_infinity_is_no_gain():
+    rows = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, float("-inf")))
+    rows = [row for row in rows if row["weights"] != "exponential:2"]
+    cells = static_tables.cell_table(static_tables.fit_table(rows), 3)
+    assert len(static_tables.verdicts(cells)["gain_significant_in_paper_only"]) == 1
+    diverged = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, 0.8))
+    diverged[3]["outcome"] = "diverged"
+    assert static_tables.cell_table(static_tables.fit_table(diverged), 3)["beta"].to_list() == [None, 2.0]
+
+
+@pytest.mark.parametrize("which", ["one-step only", "nothing whole", "all failed", "not a grid"])
+def test_tables_and_figures_of_a_part_of_the_study(which, tmp_path):
+    rows = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, 0.8))
+    rows = {
+        "one-step only": rows[:3],
+        "nothing whole": rows[:2],
+        "all failed": [{**row, "outcome": "failed"} for row in rows],
+        "not a grid": rows + [{**row, "dataset": "swimmer/random", "noise": 0.0} for row in rows],
+    }[which]
+    fits = static_tables.fit_table(rows)
+    cells = static_tables.cell_table(fits, 3)
+    write_rows(tmp_path / "rows.csv", cells)
+    write_rows(tmp_path / "betas.csv", static_tables.beta_table(cells))
+    write_rows(tmp_path / "curves.csv", static_tables.curve_table(fits, cells))
+    assert all(path.exists() for path in draw_static(tmp_path))
+    assert static_table(tmp_path).row_count == len(cells.select("dataset", "noise").unique())
+
+
+def test_rows_of_other_episodes_are_refused(study, tmp_path):
+    """A dataset that was collected again is another one: its cells are not mixed with the old ones."""
+    config, rows, _ = study
+    (tmp_path / "fits.jsonl").write_text("".join(json.dumps({**row, "data": "other"}) + "\n" for row in rows))
+    with pytest.raises(InputError, match="holds fits to other episodes of cartpole/random"):
+        run_static(replace(config, out=tmp_path))
 
 
 def test_the_sentence_says_what_is_missing(study):

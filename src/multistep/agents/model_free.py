@@ -4,23 +4,19 @@ Its hyper-parameters are sbx's defaults. Training goes in stages of a few episod
 and ends with a checkpoint, so that a killed training goes on from the last one and sees the episodes that it would have seen.
 """
 
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from multistep.agents.stages import keep_checkpoint, last_checkpoint, reporter, sbx_sac, stage_seed
 from multistep.data import Episode, Episodes
 from multistep.errors import InputError
 from multistep.tasks.task import Task
 
 if TYPE_CHECKING:
     from sbx import SAC
-
-BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 
 def train(
@@ -39,13 +35,13 @@ def train(
     if num_episodes < 1 or num_episodes % stage_episodes:
         raise InputError(f"Training goes in stages of {stage_episodes} episodes: {num_episodes} is no multiple of that.")
     agent = _new_agent(task, num_episodes * task.episode_steps)
-    agent, stages_done = _last_checkpoint(folder, agent)
+    agent, stages_done = last_checkpoint(folder, agent)
     on_steps(agent.num_timesteps)
     for stage in range(stages_done, num_episodes // stage_episodes):
-        agent.set_random_seed(_stage_seed(seed, stage))
+        agent.set_random_seed(stage_seed(seed, stage))
         agent._last_obs = None  # so that the stage starts with an episode of its own seed
-        agent.learn(stage_episodes * task.episode_steps, callback=_reporter(on_steps), reset_num_timesteps=False)
-        _keep_checkpoint(folder, agent, stage + 1)
+        agent.learn(stage_episodes * task.episode_steps, callback=reporter(on_steps), reset_num_timesteps=False)
+        keep_checkpoint(folder, agent, stage + 1)
     return agent, _buffered_episodes(agent.replay_buffer, task)
 
 
@@ -66,26 +62,8 @@ def act(agent: "SAC", task: Task, *, num_episodes: int, seed: int) -> Episodes:
 
 
 def _new_agent(task: Task, num_steps: int) -> "SAC":
-    try:
-        from sbx import SAC
-    except ImportError as error:
-        raise InputError(
-            "Training an agent needs sbx: install multistep with the extra 'agents' (multistep[agents])."
-        ) from error
     # The buffer is only as long as it will be filled; all else is the default.
-    return SAC("MlpPolicy", task.make(), buffer_size=num_steps, seed=0)
-
-
-def _stage_seed(seed: int, stage: int) -> int:
-    return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0] >> 1)
-
-
-def _reporter(on_steps: Callable[[int], None]) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
-    def report(variables: dict[str, Any], _: dict[str, Any]) -> bool:
-        on_steps(variables["self"].num_timesteps)
-        return True
-
-    return report
+    return sbx_sac()("MlpPolicy", task.make(), buffer_size=num_steps, seed=0)
 
 
 def _buffered_episodes(buffer: Any, task: Task) -> Episodes:
@@ -98,40 +76,3 @@ def _buffered_episodes(buffer: Any, task: Task) -> Episodes:
     states = np.concatenate([before, after[:, -1:]], axis=1)
     episodes = map(Episode, states, actions, rewards[..., 0])
     return Episodes.of(episodes, state_names=task.state_names, action_names=task.action_names)
-
-
-def _keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
-    """Write the checkpoint of this stage whole, then remove the one before."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob(".writing_*"):
-        shutil.rmtree(leftover)
-    temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing_"))
-    buffer: Any = agent.replay_buffer
-    try:
-        agent.save(temporary / "agent.zip")
-        filled = {name: getattr(buffer, name)[: buffer.size()] for name in BUFFER_ARRAYS}
-        np.savez(temporary / "buffer.npz", allow_pickle=False, **filled)
-    except OSError as error:
-        shutil.rmtree(temporary)
-        raise InputError(f"Cannot write to {folder}: {error.strerror or error}; free some space and start again.") from error
-    os.replace(temporary, folder / f"stage_{stage:04d}")
-    for old in sorted(folder.glob("stage_*"))[:-1]:
-        shutil.rmtree(old)
-
-
-def _last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
-    """The agent and its buffer as the last finished stage left them, and the number of that stage."""
-    checkpoints = sorted(folder.glob("stage_*"))
-    if not checkpoints:
-        return agent, 0
-    resumed = type(agent).load(checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size)
-    buffer: Any = resumed.replay_buffer
-    with np.load(checkpoints[-1] / "buffer.npz", allow_pickle=False) as filled:
-        buffer.pos = len(filled["rewards"])
-        if buffer.pos > agent.buffer_size:
-            raise InputError(f"{folder} holds a longer training than was asked for: delete it or ask for more episodes.")
-        for name in BUFFER_ARRAYS:
-            getattr(buffer, name)[: buffer.pos] = filled[name]
-    # A buffer filled to its end would start again at its beginning.
-    buffer.full, buffer.pos = buffer.pos == agent.buffer_size, buffer.pos % agent.buffer_size
-    return resumed, int(checkpoints[-1].name.removeprefix("stage_"))

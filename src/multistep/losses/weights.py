@@ -114,7 +114,14 @@ def parse_weights(text: str) -> AbstractWeights:
 def describe_weights(weights: AbstractWeights) -> str:
     """The text that `parse_weights` reads back."""
     if isinstance(weights, Exponential):
-        return f"exponential:{float(weights.beta):g}"
+        return f"exponential:{_shortest(float(weights.beta))}"
     if isinstance(weights, Custom):
-        return ",".join(f"{float(alpha):.9g}" for alpha in weights.alphas)
-    return type(weights).__name__.lower()
+        return ",".join(_shortest(float(alpha)) for alpha in weights.alphas)
+    if isinstance(weights, Uniform | Balanced):
+        return type(weights).__name__.lower()
+    return repr(weights)  # a rule of the user's own: not to be typed, but to be told from others
+
+
+def _shortest(number: float) -> str:
+    """The number in six digits if that is all there is to it, else in full."""
+    return f"{number:g}" if float(f"{number:g}") == number else repr(number)

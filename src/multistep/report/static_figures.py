@@ -124,7 +124,7 @@ def _draw_gains(out: Path) -> Path:
                     yerr=[gain - low, high - gain],
                     capsize=2,
                     color=NOISE_COLOURS[number % len(NOISE_COLOURS)],
-                    label=f"noise {noise:.0%}",
+                    label=f"noise {100 * noise:g} %",
                 )
             panel.set_xticks(range(len(columns)), [title for *_, title in columns], fontsize=8)
             panel.set_yscale("symlog", linthresh=1)
@@ -141,7 +141,8 @@ def _draw_betas(out: Path) -> Path:
     rows = read_rows(out / "betas.csv")
     with figure_file(out / "betas.png", 1, 2, (9, 3.6)) as panels:
         for panel, name in zip(panels, ("beta", "effective_horizon"), strict=True):
-            for colour, horizon in zip(COLOURS, rows["horizon"].unique().sort(), strict=False):
+            for number, horizon in enumerate(rows["horizon"].unique().sort()):
+                colour = _colour(number)
                 own = rows.filter(pl.col("horizon") == horizon).sort("noise")
                 panel.plot(100 * own["noise"], own[name], "o-", color=colour, label=f"h={horizon}")
                 panel.plot(100 * own["noise"], own[f"paper_{name}"], "x:", color=colour)
@@ -155,19 +156,30 @@ def _draw_curves(out: Path) -> Path:
     """R2(h) of the best beta of every horizon, and of the true simulator, for every dataset and noise."""
     rows = read_rows(out / "curves.csv")
     datasets, noises = (rows[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
-    size = (3.6 * len(noises), 2.7 * len(datasets))
-    with figure_file(out / "curves.png", len(datasets), len(noises), size) as panels:
-        for panel, (dataset, noise) in zip(panels, ((d, n) for d in datasets for n in noises), strict=True):
+    colours = {(preset, horizon): _colour(n) for n, (preset, horizon, _) in enumerate(_columns(_models(rows)))}
+    size = (3.6 * max(1, len(noises)), 2.7 * max(1, len(datasets)))
+    with figure_file(out / "curves.png", max(1, len(datasets)), max(1, len(noises)), size) as panels:
+        for panel, (dataset, noise) in zip(panels, ((d, n) for d in datasets for n in noises), strict=False):
             own = rows.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
-            models = own.filter(pl.col("preset") != "true simulator")
-            for colour, (preset, horizon, title) in zip(COLOURS, _columns(models), strict=False):
+            if own.is_empty():
+                panel.set_axis_off()
+                continue
+            for preset, horizon, title in _columns(_models(own)):
                 curve = own.filter((pl.col("preset") == preset) & (pl.col("horizon") == horizon)).sort("step")
-                panel.plot(curve["step"], curve["r2"].clip(LOWEST_R2), color=colour, label=title)
+                panel.plot(curve["step"], curve["r2"].clip(LOWEST_R2), color=colours[preset, horizon], label=title)
             ceiling = own.filter(pl.col("preset") == "true simulator").sort("step")
             panel.plot(ceiling["step"], ceiling["r2"], "--", color="black", label="true simulator")
             panel.set_ylim(max(LOWEST_R2, min(0.5, 0.98 * own["r2"].to_numpy().min())), 1.01)
-            panel.set_title(f"{dataset}, noise {noise:.0%}", fontsize=9)
-        panels[0].legend(frameon=False, fontsize=7)
+            panel.set_title(f"{dataset}, noise {100 * noise:g} %", fontsize=9)
+            panel.legend(frameon=False, fontsize=6)
         panels[0].figure.supxlabel("steps ahead h")
         panels[0].figure.supylabel("R2(h)")
     return out / "curves.png"
+
+
+def _models(curves: pl.DataFrame) -> pl.DataFrame:
+    return curves.filter(pl.col("preset") != "true simulator")
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]

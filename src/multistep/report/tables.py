@@ -52,11 +52,15 @@ def score_table(out: Path) -> Table:
 def select_sentence(summary: dict[str, Any]) -> str:
     """What was chosen, by what rule, in one or two sentences."""
     best, config = summary["best"], summary["best"]["config"]
-    weights = "" if config["horizon"] == 1 else f" with weights {config['weights']}"
+    chosen = f"horizon {config['horizon']}"
+    chosen += "" if config["horizon"] == 1 else f" with weights {config['weights']}"
+    chosen += "".join(f", {name} {_option(config, name)}" for name in summary["varied"])
     others = summary["within_spread_of_best"] - 1
     also = "no other is" if not others else "another one is" if others == 1 else f"{others} others are"
+    full = summary["trained_in_full"]
+    trained = "" if full == summary["candidates"] else f" ({full} trained in full)"
     return (
-        f"Of {summary['candidates']} candidates, horizon {config['horizon']}{weights} has the {summary['rule']}: "
+        f"Of {summary['candidates']} candidates{trained}, {chosen} has the {summary['rule']}: "
         f"{best['mean']:.3f} +- {best['deviation']:.3f}; {also} within this spread."
     )
 
@@ -64,17 +68,24 @@ def select_sentence(summary: dict[str, Any]) -> str:
 def select_table(out: Path, most: int = 12) -> Table:
     """The best candidates, from `out/rows.csv`."""
     rows = pl.read_csv(out / "rows.csv", schema_overrides={"problem": pl.String}, glob=False)
-    table = Table("horizon", "weights", "effective horizon", "R2bar", "folds", "seconds", "remarks")
-    folds = [name for name in rows.columns if name.startswith("fold_")]
+    varied = json.loads((out / "summary.json").read_text())["varied"]
+    table = Table("horizon", Column("weights", no_wrap=True), *varied, "effective horizon", Column("R2bar", no_wrap=True), "")
     for row in rows.head(most).iter_rows(named=True):
         effective = "" if row["effective_horizon"] is None else f"{row['effective_horizon']:.2f}"
+        options = [str(_option(json.loads(row["settings"]), name)) for name in varied]
         score = f"{row['mean']:.3f} +- {row['deviation']:.3f}"
-        scores = " ".join(f"{row[fold]:.3f}" for fold in folds)
-        numbers = (str(row["horizon"]), row["weights"], effective, score, scores, f"{row['seconds']:.0f}")
-        table.add_row(*numbers, row["problem"] or "")
+        table.add_row(str(row["horizon"]), row["weights"], *options, effective, score, row["problem"] or "")
     if len(rows) > most:
         table.caption = f"{len(rows) - most} more are in {out / 'rows.csv'}"
     return table
+
+
+def _option(config: dict[str, Any], name: str) -> Any:
+    """The value of an option of a fit, whose name may have a dot."""
+    value: Any = config
+    for part in name.split("."):
+        value = value[part]
+    return value
 
 
 def inspect_sentence(summary: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from multistep.selection.folds import Fold
 from multistep.selection.provenance import digest, plain
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import AbstractJob
-from multistep.training import FitConfig, fit
+from multistep.training import Fit, FitConfig, Outcome, fit
 
 VALIDATION_HORIZON = 50
 SCORING_WORK = 40  # what validation after an epoch costs, in steps ahead of training, about
@@ -56,15 +56,23 @@ class FitJob(AbstractJob):
         train, valid, test = self.fold.deal(data)
         key = jax.random.fold_in(jax.random.key(self.seed), self.fold.number)
         fitted = fit(train, valid, self.config, key=key, score=R2Bar(min(VALIDATION_HORIZON, self.score_horizon)))
-        best = fitted.best_epoch
+        scores, best = score(fitted.model, test, horizon=self.score_horizon), fitted.best_epoch
         return {
             "outcome": str(fitted.outcome),
-            "reason": None,
-            **score_fields(score(fitted.model, test, horizon=self.score_horizon)),
+            "reason": _reason(fitted, scores),
+            **score_fields(scores),
             "validation_score": None if best is None else best.score,
             "best_epoch": None if best is None else best.number,
             "fit_seconds": sum(epoch.seconds for epoch in fitted.history),
         }
+
+
+def _reason(fitted: Fit, scores: Scores) -> str | None:
+    """Why the fit has no finite score, if it has none."""
+    if fitted.outcome is Outcome.DIVERGED:
+        return f"the training diverged in epoch {len(fitted.history)}"
+    share = float(scores.diverged.max())
+    return f"{share:.2%} of the test rollouts left the finite range" if share > 0 else None
 
 
 def score_fields(scores: Scores) -> Row:

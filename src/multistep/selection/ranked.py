@@ -34,7 +34,11 @@ class Ranked:
 
 def ranked_of(config: FitConfig, rows: Sequence[Row]) -> Ranked:
     """A candidate by the rows of its folds."""
-    lost = [row for row in rows if row["outcome"] in (FAILED, Outcome.DIVERGED)]
-    problems = [row["reason"] or f"the training of fold {row['fold']} diverged" for row in lost]
-    scores = tuple(-math.inf if row in lost else float(row["r2bar"]) for row in rows)
+    scores = tuple(_score(row) for row in rows)
+    problems = [row["reason"] for row, score in zip(rows, scores, strict=True) if not math.isfinite(score)]
     return Ranked(config, scores, sum(row["seconds"] for row in rows), problems[0] if problems else None)
+
+
+def _score(row: Row) -> float:
+    """R2bar of a row; minus infinity where the fit failed or diverged."""
+    return -math.inf if row["outcome"] in (FAILED, Outcome.DIVERGED) else float(row["r2bar"])

@@ -25,12 +25,14 @@ class RowLog:
     @contextmanager
     def writing(self) -> Iterator["RowLog"]:
         """Alone with the file: a second sweep that writes to it is refused. A torn last line is cut off."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout as error:
-            raise InputError(f"Another process is writing to {self.path}: wait for it, or choose another --out.") from error
+            raise InputError(f"Another process is writing to {self.path}: wait for it, or choose another place.") from error
+        except OSError as error:
+            raise InputError(f"Cannot write {self.path}: {error.strerror or error}; choose another place.") from error
         try:
             self._cut_torn_line()
             yield self
@@ -46,10 +48,13 @@ class RowLog:
 
     def append(self, row: Row) -> None:
         """Add one row; once this returns, it is on the disk."""
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(plain(row), allow_nan=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(plain(row), allow_nan=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise InputError(f"Cannot write {self.path}: {error.strerror}; free some space and start again.") from error
 
     def forget(self, outcome: str) -> None:
         """Drop the rows with this outcome, so that what they stand for is run again."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import jax
+import numpy as np
 
 from multistep.data import Episodes
 from multistep.errors import InputError
@@ -75,8 +76,12 @@ def select(
     """
     if not candidates:
         raise InputError("There are no candidates to select from: give at least one horizon and one beta or weights.")
+    if horizon < 1:
+        raise InputError(f"R2bar({horizon}) was asked for: choose a horizon of 1 or more.")
     folds = deal_folds(len(episodes), num_folds, key=jax.random.key(seed))
     horizon = min(horizon, *(longest_horizon(episodes.take(fold.test)) for fold in folds))
+    if horizon < 1:
+        raise InputError("A fold has but one test episode of one step, which has no variance: give more or longer episodes.")
     log = RowLog(Path(out) / ROWS)
     spent: dict[str, float] = {}
     with log.writing(), connect(cluster, num_workers=num_workers) as client:
@@ -91,21 +96,16 @@ def select(
         ranking = search(candidates, evaluate)
     ranking = sorted(ranking, key=lambda ranked: -ranked.mean)
     if not math.isfinite(ranking[0].mean):
-        raise InputError(f"No candidate was trained on all folds; the first one's reason: {ranking[0].problem}.")
+        raise InputError(f"No candidate has a finite score on all folds; the first one's reason: {ranking[0].problem}.")
     return Selection(tuple(ranking), horizon, len(candidates), sum(spent.values()))
 
 
-def refit(episodes: Episodes, config: FitConfig, *, seed: int, checkpoint: str | Path | None = None) -> Fit:
-    """Train on all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch."""
-    valid = deal_folds(len(episodes), 2, key=jax.random.key(seed))[0].valid
-    return fit(
-        episodes,
-        episodes.take(valid),
-        config,
-        key=jax.random.key(seed),
-        score=R2Bar(VALIDATION_HORIZON),
-        checkpoint=checkpoint,
-    )
+def refit(episodes: Episodes, config: FitConfig, *, seed: int, horizon: int = 100, checkpoint: str | Path | None = None) -> Fit:
+    """Train on all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch as in the folds."""
+    order = np.asarray(jax.random.permutation(jax.random.key(seed), len(episodes)))
+    valid = episodes.take(order[: max(1, round(0.1 * len(episodes)))])
+    validation = R2Bar(min(VALIDATION_HORIZON, horizon))
+    return fit(episodes, valid, config, key=jax.random.key(seed), score=validation, checkpoint=checkpoint)
 
 
 def _evaluate(

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30
-DASK_OPTIONS = {
-    # The data of a study travel with its tasks: nothing to warn of.
-    "distributed.admin.large-graph-warning-threshold": 1 << 30,
-    # Else the scheduler holds back the data of the first jobs while others run, and their order is lost.
-    "distributed.scheduler.worker-saturation": float("inf"),
-}
+# The data of a study travel with its tasks: nothing to warn of.
+DASK_OPTIONS = {"distributed.admin.large-graph-warning-threshold": 1 << 30}
 
 
 @contextmanager

@@ -8,17 +8,26 @@ from typing import Any
 import polars as pl
 
 from multistep.data.atomic import replacing, write_text
+from multistep.errors import InputError
 from multistep.evaluation import Scores
 from multistep.selection.provenance import plain, versions
 from multistep.selection.row_log import Row
 from multistep.training import Fit
 
 
-def write_run(out: Path, command: str, config: Any, rows: Sequence[Row], summary: Mapping[str, Any]) -> None:
+def write_run(out: Path, command: str, config: Any, rows: Sequence[Row] | pl.DataFrame, summary: Mapping[str, Any]) -> None:
     """Leave the three files of a run in `out`; each is whole or not there, the summary comes last."""
     write_json(out / "config.json", {"command": command, "config": plain(config), "versions": versions()})
     write_rows(out / "rows.csv", rows)
     write_json(out / "summary.json", summary)
+
+
+def open_run(out: Path, command: str, config: Any) -> None:
+    """Make the folder that of this command and write its configuration; a folder of another command is refused."""
+    path = out / "config.json"
+    if path.exists() and json.loads(path.read_text())["command"] != command:
+        raise InputError(f"{out} holds what another command has left: choose another --out.")
+    write_json(path, {"command": command, "config": plain(config), "versions": versions()})
 
 
 def score_rows(name: str, scores: Scores) -> list[Row]:
@@ -73,9 +82,11 @@ def fit_summary(fit: Fit) -> dict[str, Any]:
     }
 
 
-def write_rows(path: Path, rows: Sequence[Row]) -> None:
+def write_rows(path: Path, rows: Sequence[Row] | pl.DataFrame) -> None:
+    """Write rows as a table; a frame keeps its columns even if it has no rows."""
+    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(list(rows), infer_schema_length=None)
     with replacing(path) as temporary:
-        pl.DataFrame(list(rows), infer_schema_length=None).write_csv(temporary)
+        frame.write_csv(temporary)
 
 
 def write_json(path: Path, value: Any) -> None:

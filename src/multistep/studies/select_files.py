@@ -1,6 +1,7 @@
 """`multistep select`: horizon and weights for the user's own files, and the model that they give."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -13,16 +14,17 @@ from multistep.data import Columns
 from multistep.dynamics import save_model
 from multistep.errors import InputError
 from multistep.losses import AbstractWeights, Balanced, Exponential, Uniform, describe_weights, effective_horizon
-from multistep.selection.provenance import plain
+from multistep.selection.provenance import digest, episodes_digest, plain
 from multistep.selection.ranked import Ranked
 from multistep.selection.row_log import Row
 from multistep.selection.search import AbstractSearch, Grid, Halving
 from multistep.selection.select import Selection, refit, select
 from multistep.selection.vary import vary
 from multistep.studies.episode_files import read_episodes
-from multistep.studies.run_folder import fit_summary, history_rows, write_rows, write_run
+from multistep.studies.run_folder import fit_summary, history_rows, open_run, write_rows, write_run
 from multistep.training import PRESETS, FitConfig, Outcome, Preset
 
+COMMAND = "select"
 SEARCHES: dict[str, AbstractSearch] = {"grid": Grid(), "halving": Halving()}
 
 
@@ -81,9 +83,11 @@ def candidates_of(config: SelectConfig) -> list[FitConfig]:
 def run_select(config: SelectConfig) -> dict[str, Any]:
     """Select, fit the best candidate to all episodes, leave rows and model in `config.out` and return the summary."""
     episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
+    candidates = candidates_of(config)
+    open_run(config.out, COMMAND, config)
     selection = select(
         episodes,
-        candidates_of(config),
+        candidates,
         seed=config.seed,
         out=config.out,
         num_folds=config.folds,
@@ -94,19 +98,22 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
         retry_failed=config.retry_failed,
     )
     best = selection.best.config
-    fitted = refit(episodes, best, seed=config.seed, checkpoint=config.out / "checkpoint.safetensors")
+    # Another choice, or other data, is another fit: each has a checkpoint of its own.
+    name = digest([episodes_digest(episodes), best, config.seed])
+    checkpoint = config.out / f"checkpoint_{name}.safetensors"
+    fitted = refit(episodes, best, seed=config.seed, horizon=selection.horizon, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     if fitted.outcome is Outcome.DIVERGED:
         raise InputError(f"The chosen candidate diverged when trained on all episodes: choose another from {config.out}.")
     save_model(fitted.model, config.out / "model.safetensors")
     write_rows(config.out / "history.csv", history_rows(fitted))
-    summary = _summary(selection) | {"episodes": len(episodes), "refit": fit_summary(fitted)}
-    write_run(config.out, "select", config, [_row(ranked) for ranked in selection.ranking], summary)
+    summary = _summary(selection, config.vary) | {"episodes": len(episodes), "refit": fit_summary(fitted)}
+    write_run(config.out, COMMAND, config, [_row(ranked) for ranked in selection.ranking], summary)
     return summary
 
 
-def _summary(selection: Selection) -> dict[str, Any]:
+def _summary(selection: Selection, variations: Sequence[str]) -> dict[str, Any]:
     best = selection.best
     return {
         "rule": f"highest mean R2bar({selection.horizon}) over the held-out folds",
@@ -114,6 +121,7 @@ def _summary(selection: Selection) -> dict[str, Any]:
         "candidates": selection.num_candidates,
         "trained_in_full": len(selection.ranking),
         "within_spread_of_best": len(selection.as_good),
+        "varied": [variation.partition("=")[0] for variation in variations],
         "best": {"mean": best.mean, "deviation": best.deviation, "config": plain(best.config)},
         "seconds_of_fits": selection.seconds,
     }

@@ -14,12 +14,12 @@ from multistep.errors import InputError
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import episodes_digest, plain, versions
+from multistep.selection.provenance import episodes_digest
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import FAILED, AbstractJob, sweep
 from multistep.selection.workers import connect
 from multistep.studies.collect_dataset import collect
-from multistep.studies.run_folder import write_json, write_rows, write_run
+from multistep.studies.run_folder import open_run, write_rows, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.static_tables import beta_table, candidate_table, cell_table, curve_table, fit_table, verdicts
 from multistep.tasks.cache import cached, load_dataset
@@ -121,7 +121,8 @@ def run_static(config: StaticConfig) -> dict[str, Any]:
         if config.retry_failed:
             log.forget(FAILED)
         jobs, data = prepare(config, datasets)
-        write_json(config.out / "config.json", {"command": COMMAND, "config": plain(config), "versions": versions()})
+        _check_rows(log, jobs, config.out)
+        open_run(config.out, COMMAND, config)
         with connect(config.cluster, num_workers=config.workers) as client:
             sweep(jobs, data, log, client)
         return write_tables(config)
@@ -132,9 +133,9 @@ def write_tables(config: StaticConfig) -> dict[str, Any]:
     rows = RowLog(config.out / ROWS).read()
     fits = fit_table(rows)
     cells = cell_table(fits, SIZES[config.scale].num_folds)
-    write_rows(config.out / "candidates.csv", candidate_table(fits).to_dicts())
-    write_rows(config.out / "betas.csv", beta_table(cells).to_dicts())
-    write_rows(config.out / "curves.csv", curve_table(fits, cells).to_dicts())
+    write_rows(config.out / "candidates.csv", candidate_table(fits))
+    write_rows(config.out / "betas.csv", beta_table(cells))
+    write_rows(config.out / "curves.csv", curve_table(fits, cells))
     outcomes = Counter(row["outcome"] for row in rows)
     summary = {
         "scale": config.scale,
@@ -145,7 +146,7 @@ def write_tables(config: StaticConfig) -> dict[str, Any]:
         "not_collected": [dataset.name for dataset in CATALOGUE.values() if cached(dataset, config.cache) is None],
         "failures": [f"{row['dataset']}, noise {row['noise']:g}: {row['reason']}" for row in rows if row["outcome"] == FAILED],
     }
-    write_run(config.out, COMMAND, config, cells.to_dicts(), summary)
+    write_run(config.out, COMMAND, config, cells, summary)
     return summary
 
 
@@ -157,6 +158,21 @@ def _check_folder(config: StaticConfig) -> None:
     found = json.loads(path.read_text())
     if found["command"] != COMMAND or any(found["config"][name] != getattr(config, name) for name in ("scale", "seed")):
         raise InputError(f"{config.out} holds another study, or this one with another scale or seed: choose another --out.")
+
+
+def _check_rows(log: RowLog, jobs: Sequence[AbstractJob], out: Path) -> None:
+    """Refuse a folder with rows of the same cells from other episodes or settings: the tables would mix them up."""
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in ("kind", "dataset", "noise", "preset", "horizon", "weights"))
+
+    ours = {place(job.labels()): job.labels() for job in jobs}
+    for row in log.read():
+        mine = ours.get(place(row), row)
+        if any(row.get(name) != mine.get(name) for name in ("data", "config")):
+            raise InputError(
+                f"{out} holds fits to other episodes of {row['dataset']}, or of other settings: choose another --out."
+            )
 
 
 def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[AbstractJob], dict[str, Episodes]]:

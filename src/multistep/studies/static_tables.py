@@ -1,5 +1,6 @@
 """The tables of the static study, from the rows of its fits: cells beside the paper's, best betas, curves."""
 
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 
@@ -9,10 +10,21 @@ import polars as pl
 from multistep.losses import effective_horizon, parse_weights
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import FAILED
+from multistep.training import Outcome
 
 NORMAL_95 = 1.96  # the paper's intervals: mean +- 1.96 standard errors over the folds
 LEAST_DEVIATION = 0.0005  # the paper prints three digits: a deviation of 0 is anything below this
 PAPER_SCORE_HORIZON = 100
+FITS = {
+    "kind": pl.String,
+    "dataset": pl.String,
+    "noise": pl.Float64,
+    "preset": pl.String,
+    "horizon": pl.Int64,
+    "weights": pl.String,
+    "fold": pl.Int64,
+    "r2": pl.List(pl.Float64),
+}
 CANDIDATE = ["dataset", "noise", "preset", "horizon", "weights"]
 CELL = ["dataset", "noise", "preset", "horizon"]
 
@@ -28,7 +40,10 @@ def paper_betas() -> pl.DataFrame:
 
 
 def fit_table(rows: Sequence[Row]) -> pl.DataFrame:
-    """One row per fit or ceiling that has scores: what it is, fold, R2bar over half of the horizon and over all of it."""
+    """One row per fit or ceiling that did not fail: what it is, fold, R2bar over half of the horizon and over all of it.
+
+    A training that diverged counts as one that predicts nothing: its R2 is minus infinity, as in a selection.
+    """
     return pl.DataFrame(
         [
             {
@@ -39,13 +54,12 @@ def fit_table(rows: Sequence[Row]) -> pl.DataFrame:
                 "horizon": row["horizon"],
                 "weights": row["weights"],
                 "fold": row["fold"],
-                "r2": [float(value) for value in row["r2"]],
-                "seconds": row["seconds"],
+                "r2": [-math.inf if row["outcome"] == Outcome.DIVERGED else float(value) for value in row["r2"]],
             }
             for row in rows
             if row["outcome"] != FAILED
         ],
-        schema_overrides={"horizon": pl.Int64, "weights": pl.String},
+        schema=FITS,
     ).with_columns(
         pl.col("r2").list.mean().alias("r2bar"),
         pl.col("r2").list.head(pl.col("r2").list.len() // 2).list.mean().alias("r2bar_half"),
@@ -112,7 +126,8 @@ def verdicts(cells: pl.DataFrame) -> dict[str, list[str]]:
     plain = one_step.filter(pl.col("highlighted").not_()).select("dataset", "noise")
     gains = paper.filter((pl.col("horizon") > 1) & (pl.col("noise") > 0) & pl.col("highlighted"))
     gains = gains.join(plain, on=["dataset", "noise"], how="semi")
-    ours = pl.col("gain_all_low") > 0
+    # A score of minus infinity makes the interval NaN, which polars takes for larger than any number.
+    ours = pl.col("gain_all_low").is_finite() & (pl.col("gain_all_low") > 0)
     return {
         "one_step_as_in_paper": _cell_names(one_step.filter(agrees)),
         "one_step_unlike_paper": _cell_names(one_step.filter(~agrees)),

@@ -1,6 +1,7 @@
 """The progress bar of a fit, on a terminal only."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,8 +21,10 @@ def progress_bar(horizon: int, num_epochs: int, history: tuple[Epoch, ...]) -> I
         TimeRemainingColumn(),
         TextColumn("score {task.fields[score]}  best {task.fields[best]}"),
     )
+    # Only where somebody looks at this fit alone: a sweep runs many, in other threads, and has a bar of its own.
+    disable = not sys.stderr.isatty() or threading.current_thread() is not threading.main_thread()
     best = max((epoch.score for epoch in history), default=float("-inf"))
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+    with Progress(*columns, console=Console(stderr=True), disable=disable) as progress:
         task = progress.add_task("fit", total=num_epochs, completed=len(history), score="-", best="-")
 
         def show(epoch: Epoch) -> None:

@@ -1,0 +1,166 @@
+"""Rollouts in a learned model, many side by side: pure functions that the environments are shells of."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from multistep.data import Episodes
+from multistep.dynamics import AbstractModel
+from multistep.errors import InputError, reason_of
+from multistep.types import Action, Key, Scalar, State
+
+Reward = Callable[[State, Action, State], Scalar]
+ROLLOUT_STEPS = 100
+
+
+class Rollouts(eqx.Module):
+    """Rollouts under way."""
+
+    states: Float[Array, "rollouts state"]
+    steps: Int[Array, " rollouts"]
+    """Steps that each has taken."""
+    key: Key
+
+
+class Outcome(NamedTuple):
+    """What one step of every rollout came to."""
+
+    next_states: Float[Array, "rollouts state"]
+    """The states that were reached, before any new start."""
+    rewards: Float[Array, " rollouts"]
+    left: Bool[Array, " rollouts"]
+    """Whether the model left the range; the state is then the nearest one inside."""
+    truncated: Bool[Array, " rollouts"]
+    """Whether the rollout is as long as it may be."""
+
+
+class Imagination(eqx.Module):
+    """A learned model, or an ensemble, with a reward, start states and the range that states are kept in.
+
+    The members of an ensemble share the rollouts evenly: rollout i belongs to one member from start to end.
+    """
+
+    members: AbstractModel
+    """The models, their arrays stacked along a leading axis."""
+    reward: Reward = eqx.field(static=True)
+    starts: Float[Array, "starts state"]
+    low: Float[Array, " state"]
+    high: Float[Array, " state"]
+    num_members: int = eqx.field(static=True)
+    rollout_steps: int = eqx.field(static=True)
+
+    def start(self, num_rollouts: int, key: Key) -> Rollouts:
+        """New rollouts from states drawn uniformly from the data."""
+        key, draw_key = jax.random.split(key)
+        drawn = jax.random.randint(draw_key, (num_rollouts,), 0, len(self.starts))
+        return Rollouts(self.starts[drawn], jnp.zeros(num_rollouts, int), key)
+
+    def step(self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]) -> tuple[Rollouts, Outcome]:
+        """The rollouts after one step, new ones in place of those that ended, and what the step came to."""
+        kept, rewards, left = self.try_actions(rollouts.states, actions)
+        steps = rollouts.steps + 1
+        outcome = Outcome(kept, rewards, left, steps >= self.rollout_steps)
+        fresh = self.start(len(kept), rollouts.key)
+        ended = left | outcome.truncated
+        states = jnp.where(ended[:, None], fresh.states, kept)
+        return Rollouts(states, jnp.where(ended, 0, steps), fresh.key), outcome
+
+    def try_actions(
+        self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
+    ) -> tuple[Float[Array, "rollouts state"], Float[Array, " rollouts"], Bool[Array, " rollouts"]]:
+        """The states that follow, kept in the range; the rewards; and whether the model had left the range."""
+
+        def settle(state: State, action: Action, reached: State) -> tuple[State, Scalar, Bool[Array, ""]]:
+            # A comparison with NaN is false: what is not a number has left too.
+            left = ~((reached >= self.low) & (reached <= self.high)).all()
+            kept = jnp.clip(jnp.where(jnp.isnan(reached), state, reached), self.low, self.high)
+            return kept, self.reward(state, action, kept), left
+
+        return jax.vmap(settle)(states, actions, self._predict(states, actions))
+
+    def _predict(
+        self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
+    ) -> Float[Array, "rollouts state"]:
+        shares = [values.reshape(self.num_members, -1, values.shape[-1]) for values in (states, actions)]
+        predicted = jax.vmap(lambda model, s, a: jax.vmap(model.step)(s, a))(self.members, *shares)
+        return predicted.reshape(states.shape)
+
+
+def imagine(
+    models: AbstractModel | Sequence[AbstractModel],
+    reward: Reward,
+    starts: Episodes,
+    *,
+    margin: float = 0.5,
+    rollout_steps: int = ROLLOUT_STEPS,
+) -> Imagination:
+    """Rollouts of the model (or models) from the states of `starts`.
+
+    States are kept within the range of those of `starts`, widened on both sides by `margin` times its width.
+    """
+    members = [models] if isinstance(models, AbstractModel) else list(models)
+    _check_members(members, starts)
+    if rollout_steps < 1 or not 0 <= margin < float("inf"):
+        raise InputError(f"Rollouts of {rollout_steps} steps, margin {margin}: give 1 step or more, and a margin of 0 or more.")
+    low, high = starts.states.min(axis=0), starts.states.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
+    found = Imagination(
+        members=stacked,
+        reward=reward,
+        starts=jnp.asarray(starts.states, float),
+        low=jnp.asarray(low - margin * width, float),
+        high=jnp.asarray(high + margin * width, float),
+        num_members=len(members),
+        rollout_steps=rollout_steps,
+    )
+    _check_reward(reward, starts)
+    return found
+
+
+def fingerprint_of(imagination: Imagination, *settings: int) -> str:
+    """A digest of models, starts, range and settings: what a training in them depends on."""
+    digest = hashlib.sha256(repr((settings, imagination.rollout_steps, imagination.num_members)).encode())
+    for leaf in jax.tree.leaves(imagination):
+        digest.update(np.ascontiguousarray(leaf).data)
+    return digest.hexdigest()
+
+
+def _check_members(members: Sequence[AbstractModel], starts: Episodes) -> None:
+    if not members:
+        raise InputError("There is no model to roll out: give one or more.")
+    for what, have in (("state", starts.state_names), ("action", starts.action_names)):
+        for model in members:
+            expected = getattr(model, f"{what}_names", have)
+            if len(expected) != len(have):
+                raise InputError(
+                    f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the start states' data "
+                    f"{len(have)} ({', '.join(have)}): give a model and data of the same task."
+                )
+
+
+def _check_reward(reward: Reward, starts: Episodes, most: int = 1000) -> None:
+    """Try the reward on transitions of the data: it must give one finite number each."""
+    before = np.concatenate([starts[number].states[:-1] for number in range(len(starts))])[:most]
+    after = np.concatenate([starts[number].states[1:] for number in range(len(starts))])[:most]
+    given = [jnp.asarray(values, float) for values in (before, starts.actions[:most], after)]
+    name = getattr(reward, "__name__", "reward")
+    try:
+        shape = jax.eval_shape(reward, *(values[0] for values in given))
+    except Exception as error:
+        raise InputError(
+            f"The reward {name} cannot be used in compiled code on (state, action, next state): {reason_of(error)}."
+        ) from error
+    if getattr(shape, "shape", None) != ():
+        found = getattr(shape, "shape", type(shape).__name__)
+        raise InputError(f"The reward {name} must return one number for a (state, action, next state), but returned {found}.")
+    rewards: Any = np.asarray(jax.jit(jax.vmap(reward))(*given))
+    if not np.isfinite(rewards).all():
+        row = int(np.flatnonzero(~np.isfinite(rewards))[0])
+        raise InputError(f"The reward {name} is {rewards[row]} at step {row + 1} of the data: it must be a finite number.")

@@ -1,0 +1,53 @@
+"""Soft actor-critic on a learned model: sbx's SAC with its defaults, on many rollouts of `ModelEnv` at once."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from multistep.agents.imagination import fingerprint_of
+from multistep.agents.model_env import ModelEnv
+from multistep.agents.stages import claim, keep_checkpoint, last_checkpoint, reporter, sbx_sac, stage_seed
+from multistep.errors import InputError
+
+if TYPE_CHECKING:
+    from sbx import SAC
+
+PAPER_STEPS = 500_000
+
+
+def train_on_model(
+    env: ModelEnv,
+    *,
+    num_steps: int = PAPER_STEPS,
+    seed: int,
+    folder: Path | None = None,
+    stage_steps: int = 10_000,
+    on_steps: Callable[[int], None] = lambda steps: None,
+) -> "SAC":
+    """The agent after `num_steps` steps in the model.
+
+    Every call of the environment takes a step in each of its rollouts, and is followed by as many gradient steps: the ratio
+    of updates to steps is that of one environment. With a `folder`, the training is checkpointed after each stage, and the
+    same call goes on from there; stages start anew from states of the data.
+    """
+    from multistep.agents.model_vec_env import ModelVecEnv
+
+    stage_steps = min(stage_steps, num_steps)
+    if num_steps < 1 or num_steps % stage_steps or stage_steps % env.num_envs:
+        raise InputError(
+            f"{num_steps} steps in stages of {stage_steps} with {env.num_envs} rollouts at once: each must be a multiple of "
+            "the next."
+        )
+    agent = sbx_sac()("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=0)
+    stages_done = 0
+    if folder is not None:
+        claim(folder, fingerprint_of(env.imagination, num_steps, stage_steps, env.num_envs, seed))
+        agent, stages_done = last_checkpoint(folder, agent)
+    on_steps(agent.num_timesteps)
+    for stage in range(stages_done, num_steps // stage_steps):
+        agent.set_random_seed(stage_seed(seed, stage))
+        agent._last_obs = None  # so that the stage starts with rollouts of its own seed
+        agent.learn(stage_steps, callback=reporter(on_steps), reset_num_timesteps=False)
+        if folder is not None:
+            keep_checkpoint(folder, agent, stage + 1)
+    return agent

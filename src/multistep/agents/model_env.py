@@ -1,0 +1,143 @@
+"""`ModelEnv`: a learned model as a Gymnasium vector environment; `SingleModelEnv`: as a plain one."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from jaxtyping import Bool, Float
+from numpy import ndarray
+
+from multistep.agents.imagination import ROLLOUT_STEPS, Imagination, Reward, Rollouts, imagine
+from multistep.data import Episodes
+from multistep.dynamics import AbstractModel
+from multistep.errors import InputError
+
+_start = jax.jit(Imagination.start, static_argnums=1)
+_step = jax.jit(Imagination.step, donate_argnums=1)
+
+
+class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
+    """Rollouts in a learned model (or in an ensemble, whose members share them evenly), compiled, all at once.
+
+    ```python
+    env = ms.ModelEnv(fit.model, reward=reward, starts=train, num_envs=100)
+    states, _ = env.reset(seed=0)
+    states, rewards, left, truncated, infos = env.step(env.action_space.sample())
+    ```
+    `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn uniformly from `starts`
+    and are truncated after `rollout_steps`. States are kept within the range of `starts`, widened by `margin` times its
+    width on both sides: a rollout that leaves it is terminated there, and counted in `num_left`. A rollout that ends starts
+    anew in the same step, with its last state in `infos["final_obs"]`. Actions are within -1 and 1.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 - Gymnasium's
+
+    def __init__(
+        self,
+        model: AbstractModel | Sequence[AbstractModel],
+        reward: Reward,
+        starts: Episodes,
+        *,
+        num_envs: int = 100,
+        rollout_steps: int = ROLLOUT_STEPS,
+        margin: float = 0.5,
+    ):
+        self.imagination = imagine(model, reward, starts, margin=margin, rollout_steps=rollout_steps)
+        self.num_envs = _divisible(num_envs, self.imagination.num_members)
+        self.single_observation_space = _observation_space(self.imagination)
+        self.single_action_space = spaces.Box(-1.0, 1.0, (starts.action_size,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.num_left = 0
+        """Rollouts that left the range so far."""
+        self.num_ended = 0
+        """Rollouts that ended so far, for whatever reason."""
+        self._rollouts: Rollouts | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        key = jax.random.key(int(self.np_random.integers(2**31)))
+        rollouts = _start(self.imagination, self.num_envs, key)
+        self._rollouts = rollouts
+        return np.array(rollouts.states), {}
+
+    def step(self, actions: ndarray) -> tuple[ndarray, ndarray, ndarray, ndarray, dict[str, Any]]:
+        moment = self.advance(actions)
+        infos = {"final_obs": moment.next_states, "_final_obs": moment.ended} if moment.ended.any() else {}
+        return moment.states, moment.rewards, moment.left, moment.truncated, infos
+
+    def advance(self, actions: ndarray) -> "Moment":
+        """One step of every rollout, what it came to and the states to act in next."""
+        rollouts = self._rollouts
+        if rollouts is None:
+            raise gymnasium.error.ResetNeeded("Call reset before the first step.")
+        clipped = jnp.asarray(np.clip(actions, -1, 1), rollouts.states.dtype)
+        rollouts, outcome = _step(self.imagination, rollouts, clipped)
+        self._rollouts = rollouts
+        next_states, rewards, left, truncated = map(np.array, outcome)
+        moment = Moment(np.array(rollouts.states), next_states, rewards, left, truncated & ~left)
+        self.num_left += int(left.sum())
+        self.num_ended += int(moment.ended.sum())
+        return moment
+
+
+class Moment(NamedTuple):
+    """One step of every rollout, as NumPy arrays."""
+
+    states: Float[ndarray, "rollouts state"]
+    """States to act in next: where a rollout ended, the start of a new one."""
+    next_states: Float[ndarray, "rollouts state"]
+    """States that were reached."""
+    rewards: Float[ndarray, " rollouts"]
+    left: Bool[ndarray, " rollouts"]
+    truncated: Bool[ndarray, " rollouts"]
+
+    @property
+    def ended(self) -> Bool[ndarray, " rollouts"]:
+        return self.left | self.truncated
+
+
+class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
+    """The same for one rollout at a time, under Gymnasium's plain interface; slow, for what cannot take many."""
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's
+
+    def __init__(
+        self,
+        model: AbstractModel,
+        reward: Reward,
+        starts: Episodes,
+        *,
+        rollout_steps: int = ROLLOUT_STEPS,
+        margin: float = 0.5,
+    ):
+        self._vector = ModelEnv(model, reward, starts, num_envs=1, rollout_steps=rollout_steps, margin=margin)
+        self.observation_space = self._vector.single_observation_space
+        self.action_space = self._vector.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        states, _ = self._vector.reset(seed=int(self.np_random.integers(2**31)))
+        return states[0], {}
+
+    def step(self, action: ndarray) -> tuple[ndarray, float, bool, bool, dict[str, Any]]:
+        moment = self._vector.advance(action[None])
+        state, reward, left, truncated = (values[0] for values in moment[1:])
+        return state, float(reward), bool(left), bool(truncated), {}
+
+
+def _observation_space(imagination: Imagination) -> spaces.Box:
+    low, high = (np.asarray(values, np.float32) for values in (imagination.low, imagination.high))
+    return spaces.Box(low, high, dtype=np.float32)
+
+
+def _divisible(num_envs: int, num_members: int) -> int:
+    if num_envs < 1 or num_envs % num_members:
+        raise InputError(f"{num_envs} environments cannot be shared evenly by {num_members} models: give a multiple of that.")
+    return num_envs

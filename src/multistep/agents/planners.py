@@ -1,0 +1,131 @@
+"""Planners: the best first action of many action sequences tried in the model. One compiled function per decision."""
+
+from abc import abstractmethod
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from multistep.agents.imagination import Imagination
+from multistep.agents.policy import Policy
+from multistep.types import Action, Key, State
+
+Memory = TypeVar("Memory", bound=PyTree)
+States = Float[Array, "sequences state"]
+Actions = Float[Array, "sequences action"]
+Flags = Bool[Array, " sequences"]
+
+
+class AbstractPlanner(eqx.Module, Generic[Memory]):
+    """Chooses an action by rollouts in the model."""
+
+    @abstractmethod
+    def start(self) -> Memory:
+        """What it remembers before the first decision of an episode."""
+
+    @abstractmethod
+    def decide(self, state: State, memory: Memory, key: Key) -> tuple[Action, Memory]:
+        """The action to take in `state`, and what to remember for the next decision. Pure; `decide` below compiles it."""
+
+
+@eqx.filter_jit
+def decide(planner: AbstractPlanner[Any], state: State, memory: Any, key: Key) -> tuple[Action, Any]:
+    """The planner's decision, compiled."""
+    return planner.decide(state, memory, key)
+
+
+class PolicyGuided(AbstractPlanner[None]):
+    """Sequences sampled from a policy in the model; returns are completed with its value of the last state.
+
+    The planner of the paper's appendix "Agent", with 500 sequences of 20 steps.
+    """
+
+    imagination: Imagination
+    policy: Policy
+    num_sequences: int = eqx.field(static=True, default=500)
+    horizon: int = eqx.field(static=True, default=20)
+
+    def start(self) -> None:
+        return None
+
+    def decide(self, state: State, memory: None, key: Key) -> tuple[Action, None]:
+        first_key, rollout_key = jax.random.split(key)
+        states = jnp.broadcast_to(state, (self.num_sequences, state.size))
+        first = self.policy.sample(states, first_key)
+
+        def advance(carried: tuple[States, Actions, Flags], step_key: Key) -> tuple[tuple[States, Actions, Flags], Array]:
+            states, actions, going = carried
+            states, rewards, left = self.imagination.try_actions(states, actions)
+            return (states, self.policy.sample(states, step_key), going & ~left), jnp.where(going, rewards, 0)
+
+        started = (states, first, jnp.ones(self.num_sequences, bool))
+        (last, last_actions, going), rewards = jax.lax.scan(advance, started, jax.random.split(rollout_key, self.horizon))
+        discounts = self.policy.discount ** jnp.arange(self.horizon + 1, dtype=states.dtype)
+        value = jnp.where(going, self.policy.value(last, last_actions), 0)
+        returns = discounts @ jnp.concatenate([rewards, value[None]])
+        return first[jnp.argmax(returns)], None
+
+
+class RandomShooting(AbstractPlanner[None]):
+    """Sequences of actions uniform in -1 to 1."""
+
+    imagination: Imagination
+    action_size: int = eqx.field(static=True)
+    num_sequences: int = eqx.field(static=True, default=500)
+    horizon: int = eqx.field(static=True, default=20)
+
+    def start(self) -> None:
+        return None
+
+    def decide(self, state: State, memory: None, key: Key) -> tuple[Action, None]:
+        shape = (self.num_sequences, self.horizon, self.action_size)
+        sequences = jax.random.uniform(key, shape, state.dtype, -1, 1)
+        returns = sequence_returns(self.imagination, state, sequences)
+        return sequences[jnp.argmax(returns), 0], None
+
+
+class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
+    """The cross-entropy method: sample around a mean sequence, move it to the best, repeat; go on from it at the next step."""
+
+    imagination: Imagination
+    action_size: int = eqx.field(static=True)
+    num_sequences: int = eqx.field(static=True, default=500)
+    horizon: int = eqx.field(static=True, default=20)
+    num_rounds: int = eqx.field(static=True, default=5)
+    num_elites: int = eqx.field(static=True, default=50)
+
+    def start(self) -> Float[Array, "horizon action"]:
+        return jnp.zeros((self.horizon, self.action_size))
+
+    def decide(
+        self, state: State, memory: Float[Array, "horizon action"], key: Key
+    ) -> tuple[Action, Float[Array, "horizon action"]]:
+        def refine(carried: tuple[Array, Array, Array], round_key: Key) -> tuple[tuple[Array, Array, Array], None]:
+            mean, deviation, best = carried
+            noise = jax.random.normal(round_key, (self.num_sequences, *mean.shape), mean.dtype)
+            # The best so far is tried again: it is never lost to chance.
+            sequences = jnp.clip(mean[None] + deviation[None] * noise, -1, 1).at[0].set(best)
+            returns = sequence_returns(self.imagination, state, sequences)
+            elites = sequences[jax.lax.top_k(returns, self.num_elites)[1]]
+            return (elites.mean(axis=0), elites.std(axis=0), elites[0]), None
+
+        started = (memory, jnp.full_like(memory, 0.5), memory)
+        (mean, _, best), _ = jax.lax.scan(refine, started, jax.random.split(key, self.num_rounds))
+        return best[0], jnp.concatenate([mean[1:], mean[-1:]])
+
+
+def sequence_returns(
+    imagination: Imagination, state: State, sequences: Float[Array, "sequences horizon action"]
+) -> Float[Array, " sequences"]:
+    """Sum of rewards along each sequence of actions from the state, up to where the model leaves its range."""
+
+    def advance(carried: tuple[States, Flags], actions: Actions) -> tuple[tuple[States, Flags], Array]:
+        states, going = carried
+        states, rewards, left = imagination.try_actions(states, actions)
+        return (states, going & ~left), jnp.where(going, rewards, 0)
+
+    started = (jnp.broadcast_to(state, (len(sequences), state.size)), jnp.ones(len(sequences), bool))
+    _, rewards = jax.lax.scan(advance, started, sequences.swapaxes(0, 1))
+    return rewards.sum(axis=0)

@@ -1,0 +1,63 @@
+"""`Policy`: what SAC has learned, as pure functions for compiled code."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from gymnasium import spaces
+from jaxtyping import Array, Float, PyTree
+
+from multistep.agents.stages import sbx_sac
+from multistep.errors import InputError, reason_of
+from multistep.types import Key
+
+if TYPE_CHECKING:
+    from sbx import SAC
+
+States = Float[Array, "batch state"]
+Actions = Float[Array, "batch action"]
+
+
+class Policy(eqx.Module):
+    """Actor and critics of a trained agent."""
+
+    actor: PyTree
+    critics: PyTree
+    discount: float = eqx.field(static=True)
+    _act: Callable[..., Any] = eqx.field(static=True)
+    _criticise: Callable[..., Any] = eqx.field(static=True)
+
+    def sample(self, states: States, key: Key) -> Actions:
+        """Actions drawn from the policy, within -1 and 1."""
+        return self._act(self.actor, states).sample(seed=key)
+
+    def mode(self, states: States) -> Actions:
+        """The policy's most likely actions."""
+        return self._act(self.actor, states).mode()
+
+    def value(self, states: States, actions: Actions) -> Float[Array, " batch"]:
+        """The lower of the two critics' values of actions in states."""
+        return jnp.min(self._criticise(self.critics, states, actions), axis=0)[:, 0]
+
+
+def policy_of(agent: "SAC") -> Policy:
+    """The policy of a trained agent."""
+    actor, critics = agent.policy.actor_state, agent.policy.qf_state
+    return Policy(actor.params, critics.params, float(agent.gamma), actor.apply_fn, critics.apply_fn)
+
+
+def load_agent(path: Path, *, state_size: int, action_size: int) -> "SAC":
+    """An agent from the file that sbx saved it to, if it is for states and actions of these sizes."""
+    try:
+        agent = sbx_sac().load(path)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path} is not an agent that sbx can load: {reason_of(error)}.") from error
+    found = spaces.flatdim(agent.observation_space), spaces.flatdim(agent.action_space)
+    if found != (state_size, action_size):
+        raise InputError(
+            f"The agent in {path} acts on {found[0]} states with {found[1]} actions, the model has {state_size} and "
+            f"{action_size}: give an agent that was trained for this task."
+        )
+    return agent

@@ -1,0 +1,95 @@
+"""What trainings of an agent share: they go in stages, each with a seed of its own and a checkpoint at its end."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from multistep.data.atomic import write_text
+from multistep.errors import InputError, reason_of
+
+if TYPE_CHECKING:
+    from sbx import SAC
+
+BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+
+def sbx_sac() -> "type[SAC]":
+    """sbx's SAC, if it is installed."""
+    try:
+        from sbx import SAC
+    except ImportError as error:
+        raise InputError(
+            "Training an agent needs sbx: install multistep with the extra 'agents' (multistep[agents])."
+        ) from error
+    return SAC
+
+
+def stage_seed(seed: int, stage: int) -> int:
+    return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0] >> 1)
+
+
+def reporter(on_steps: Callable[[int], None]) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
+    """A callback for `learn` that tells how many steps have been taken."""
+
+    def report(variables: dict[str, Any], _: dict[str, Any]) -> bool:
+        on_steps(variables["self"].num_timesteps)
+        return True
+
+    return report
+
+
+def claim(folder: Path, fingerprint: str) -> None:
+    """Make the folder that of this training; one that belongs to another is refused."""
+    path = folder / "fingerprint"
+    if path.exists() and path.read_text() != fingerprint:
+        raise InputError(
+            f"{folder} holds an agent trained on another model or with other settings: delete it, or choose another place."
+        )
+    write_text(path, fingerprint)
+
+
+def keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
+    """Write the checkpoint of this stage whole, then remove the one before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(".writing_*"):
+        shutil.rmtree(leftover)
+    temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing_"))
+    buffer: Any = agent.replay_buffer
+    try:
+        agent.save(temporary / "agent.zip")
+        filled = {name: getattr(buffer, name)[: buffer.size()] for name in BUFFER_ARRAYS}
+        np.savez(temporary / "buffer.npz", allow_pickle=False, **filled)
+    except OSError as error:
+        shutil.rmtree(temporary)
+        raise InputError(f"Cannot write to {folder}: {error.strerror or error}; free some space and start again.") from error
+    os.replace(temporary, folder / f"stage_{stage:04d}")
+    for old in sorted(folder.glob("stage_*"))[:-1]:
+        shutil.rmtree(old)
+
+
+def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
+    """The agent and its buffer as the last finished stage left them, and the number of that stage."""
+    checkpoints = sorted(folder.glob("stage_*"))
+    if not checkpoints:
+        return agent, 0
+    try:
+        resumed = type(agent).load(checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size)
+    except ValueError as error:
+        raise InputError(
+            f"The agent in {folder} was trained on another task: {reason_of(error)}; choose another place."
+        ) from error
+    buffer: Any = resumed.replay_buffer
+    with np.load(checkpoints[-1] / "buffer.npz", allow_pickle=False) as filled:
+        buffer.pos = len(filled["rewards"])
+        if buffer.pos > buffer.buffer_size:
+            raise InputError(f"{folder} holds a longer training than was asked for: delete it or ask for a longer one.")
+        for name in BUFFER_ARRAYS:
+            getattr(buffer, name)[: buffer.pos] = filled[name]
+    # A buffer filled to its end would start again at its beginning.
+    buffer.full, buffer.pos = buffer.pos == buffer.buffer_size, buffer.pos % buffer.buffer_size
+    return resumed, int(checkpoints[-1].name.removeprefix("stage_"))

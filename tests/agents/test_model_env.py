@@ -1,0 +1,158 @@
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from multistep.agents.model_env import ModelEnv, SingleModelEnv
+from multistep.errors import InputError
+from systems import ExplodingModel, LinearModel, random_episodes
+
+TRANSITION, CONTROL = np.array([[0.9, 0.1], [-0.2, 0.8]]), np.array([[0.5], [1.0]])
+
+
+@pytest.fixture(autouse=True)
+def single_precision():
+    """Environments are in single precision, as RL libraries expect."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def linear_model(scale=1.0):
+    return LinearModel(jnp.asarray(scale * TRANSITION, jnp.float32), jnp.asarray(CONTROL, jnp.float32))
+
+
+def reward(state, action, next_state):
+    return state[0] - 2 * action[0] + 3 * next_state[1]
+
+
+@pytest.fixture
+def starts():
+    return random_episodes([20, 30], state_size=2, action_size=1, dtype=np.float32)
+
+
+def test_a_step_is_the_models_step_with_its_reward(starts):
+    env = ModelEnv(linear_model(), reward, starts, num_envs=7, margin=100.0)
+    before, _ = env.reset(seed=3)
+    actions = np.linspace(-1, 1, 7, dtype=np.float32)[:, None]
+    after, rewards, left, truncated, infos = env.step(actions)
+    expected = before @ TRANSITION.T + actions @ CONTROL.T
+    np.testing.assert_allclose(after, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(rewards, before[:, 0] - 2 * actions[:, 0] + 3 * expected[:, 1], rtol=1e-5, atol=1e-5)
+    assert not left.any()
+    assert not truncated.any()
+    assert infos == {}
+    assert after.dtype == rewards.dtype == np.float32
+
+
+def test_starts_are_states_of_the_data_drawn_evenly(starts):
+    env = ModelEnv(linear_model(), reward, starts, num_envs=5200)
+    states, _ = env.reset(seed=0)
+    rows, counts = np.unique(states, axis=0, return_counts=True)
+    np.testing.assert_array_equal(rows, np.unique(starts.states, axis=0))
+    assert len(rows) == 52
+    assert ((counts - 100) ** 2 / 100).sum() < 85.4  # chi-squared with 51 degrees of freedom, 0.2 % level
+
+
+def test_the_seed_decides(starts):
+    env = ModelEnv(linear_model(), reward, starts, num_envs=5)
+    first, again, other = (env.reset(seed=seed)[0] for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+    assert (env.reset()[0] != env.reset()[0]).any()
+
+
+def test_rollouts_are_truncated_and_start_anew_in_the_same_step(starts):
+    env = ModelEnv(linear_model(0.5), reward, starts, num_envs=4, rollout_steps=3, margin=100.0)
+    before, _ = env.reset(seed=0)
+    zero = np.zeros((4, 1), np.float32)
+    for _ in range(2):
+        before, _, _, truncated, _ = env.step(zero)
+        assert not truncated.any()
+    states, _, left, truncated, infos = env.step(zero)
+    assert truncated.all()
+    assert not left.any()
+    np.testing.assert_allclose(infos["final_obs"], before @ (0.5 * TRANSITION).T, rtol=1e-5)
+    assert all((starts.states == state).all(axis=1).any() for state in states)
+    assert (env.num_ended, env.num_left) == (4, 0)
+
+
+@pytest.mark.parametrize("model", [ExplodingModel(), linear_model(float("nan"))])
+def test_what_leaves_the_range_is_ended_there_and_counted(starts, model):
+    env = ModelEnv(model, reward, starts, num_envs=6, margin=0.25)
+    env.reset(seed=0)
+    _, rewards, left, truncated, infos = env.step(np.zeros((6, 1), np.float32))
+    assert left.all()
+    assert not truncated.any()
+    assert env.num_left == env.num_ended == 6
+    low, high = starts.states.min(axis=0), starts.states.max(axis=0)
+    np.testing.assert_allclose(env.single_observation_space.low, low - 0.25 * (high - low), rtol=1e-5)
+    np.testing.assert_allclose(env.single_observation_space.high, high + 0.25 * (high - low), rtol=1e-5)
+    assert all(env.single_observation_space.contains(state) for state in infos["final_obs"])
+    assert np.isfinite(rewards).all()
+
+
+def test_members_of_an_ensemble_share_the_rollouts(starts):
+    env = ModelEnv([linear_model(1.0), linear_model(0.5)], reward, starts, num_envs=6, margin=100.0)
+    before, _ = env.reset(seed=0)
+    after, *_ = env.step(np.zeros((6, 1), np.float32))
+    np.testing.assert_allclose(after[:3], before[:3] @ TRANSITION.T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(after[3:], 0.5 * before[3:] @ TRANSITION.T, rtol=1e-5, atol=1e-6)
+
+
+def test_the_checkers_of_gymnasium_and_stable_baselines(starts):
+    from stable_baselines3.common.env_checker import check_env as check_for_baselines
+
+    env = SingleModelEnv(linear_model(), reward, starts, rollout_steps=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env, skip_render_check=True)
+        check_for_baselines(env)
+
+
+def test_stable_baselines_sees_the_same_steps(starts):
+    from multistep.agents.model_vec_env import ModelVecEnv
+
+    plain, adapted = (ModelEnv(linear_model(), reward, starts, num_envs=4, rollout_steps=3) for _ in range(2))
+    vector = ModelVecEnv(adapted)
+    vector.seed(5)
+    np.testing.assert_array_equal(vector.reset(), plain.reset(seed=5)[0])
+    total = np.zeros(4)
+    for _ in range(3):
+        actions = np.full((4, 1), 0.5, np.float32)
+        states, rewards, left, truncated, infos = plain.step(actions)
+        adapted_states, adapted_rewards, dones, adapted_infos = vector.step(actions)
+        np.testing.assert_array_equal(states, adapted_states)
+        np.testing.assert_array_equal(rewards, adapted_rewards)
+        np.testing.assert_array_equal(dones, left | truncated)
+        total += rewards
+        for number in np.flatnonzero(dones):
+            np.testing.assert_array_equal(adapted_infos[number]["terminal_observation"], infos["final_obs"][number])
+            assert adapted_infos[number]["TimeLimit.truncated"] == (not left[number])
+            assert adapted_infos[number]["episode"]["r"] == pytest.approx(total[number], rel=1e-5)
+        total[dones] = 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda s, a, n: s, r"must return one number .* but returned \(2,\)"),
+        (lambda s, a, n: jnp.log(s[0] * 0 - 1), "is nan at step 1 of the data"),
+        (lambda s, a: s[0], "cannot be used in compiled code"),
+        (lambda s, a, n: float(s[0]), "cannot be used in compiled code"),
+    ],
+)
+def test_wrong_rewards_are_refused(starts, wrong, message):
+    with pytest.raises(InputError, match=message):
+        ModelEnv(linear_model(), wrong, starts)
+
+
+def test_wrong_sizes_are_refused(starts):
+    with pytest.raises(InputError, match="5 environments cannot be shared evenly by 2 models"):
+        ModelEnv([linear_model()] * 2, reward, starts, num_envs=5)
+    with pytest.raises(InputError, match="Rollouts of 0 steps"):
+        ModelEnv(linear_model(), reward, starts, rollout_steps=0)
+    with pytest.raises(InputError, match="no model to roll out"):
+        ModelEnv([], reward, starts)

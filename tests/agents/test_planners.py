@@ -1,0 +1,172 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from multistep.agents.imagination import imagine
+from multistep.agents.model_based import train_on_model
+from multistep.agents.model_env import ModelEnv
+from multistep.agents.planners import CrossEntropy, PolicyGuided, RandomShooting, decide, sequence_returns
+from multistep.agents.policy import load_agent, policy_of
+from multistep.errors import InputError
+from systems import LinearModel, random_episodes
+
+TRANSITION, CONTROL = np.array([[1.0, 0.3], [0.0, 0.9]]), np.array([[0.0], [0.5]])
+
+
+@pytest.fixture(autouse=True)
+def single_precision():
+    """Agents are in single precision, as sbx is."""
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def reward(state, action, next_state):
+    return -(next_state[0] ** 2) - 0.1 * next_state[1] ** 2 - 0.01 * action[0] ** 2
+
+
+@pytest.fixture
+def starts():
+    return random_episodes([50], state_size=2, action_size=1, dtype=np.float32)
+
+
+@pytest.fixture
+def imagination(starts):
+    model = LinearModel(jnp.asarray(TRANSITION, jnp.float32), jnp.asarray(CONTROL, jnp.float32))
+    return imagine(model, reward, starts, margin=10.0)
+
+
+def return_of(state, actions):
+    """Sum of rewards by a loop."""
+    total = 0.0
+    for action in actions:
+        state = TRANSITION @ state + CONTROL @ action
+        total += -(state[0] ** 2) - 0.1 * state[1] ** 2 - 0.01 * action[0] ** 2
+    return total
+
+
+def test_returns_of_sequences_are_sums_of_rewards(imagination):
+    rng = np.random.default_rng(0)
+    state, sequences = rng.normal(size=2), rng.uniform(-1, 1, (5, 4, 1))
+    found = sequence_returns(imagination, jnp.asarray(state, jnp.float32), jnp.asarray(sequences, jnp.float32))
+    np.testing.assert_allclose(found, [return_of(state, actions) for actions in sequences], rtol=1e-4)
+
+
+def test_a_sequence_earns_nothing_after_it_has_left_the_range(starts):
+    model = LinearModel(jnp.asarray(3 * np.eye(2), jnp.float32), jnp.zeros((2, 1), jnp.float32))
+    narrow = imagine(model, lambda s, a, n: jnp.ones(()), starts, margin=0.0)
+    state = jnp.asarray(starts.states.max(axis=0) / 10)  # inside after one and two steps, out after three
+    assert sequence_returns(narrow, state, jnp.zeros((1, 6, 1)))[0] == 3
+
+
+def test_random_shooting_takes_the_best_of_what_it_tries(imagination):
+    planner, state, key = RandomShooting(imagination, 1, num_sequences=30, horizon=3), np.array([0.5, -0.4]), jax.random.key(4)
+    action, _ = decide(planner, jnp.asarray(state, jnp.float32), planner.start(), key)
+    tried = np.asarray(jax.random.uniform(key, (30, 3, 1), jnp.float32, -1, 1))
+    best = max(tried, key=lambda actions: return_of(state, actions))
+    assert float(action[0]) == float(best[0, 0])
+
+
+def test_cross_entropy_finds_the_best_sequence_of_a_linear_system(imagination):
+    """The reward is quadratic: the best sequence solves a linear system; where it is within the bounds CEM must find it."""
+    state, horizon = np.array([0.1, -0.05]), 4
+    gains = []
+    for step in range(1, horizon + 1):
+        gain = [np.linalg.matrix_power(TRANSITION, step - 1 - j) @ CONTROL[:, 0] if j < step else np.zeros(2) for j in range(4)]
+        gains.append((np.linalg.matrix_power(TRANSITION, step) @ state, np.stack(gain, axis=1)))
+    cost = np.diag([1.0, 0.1])
+    curvature = 0.01 * np.eye(4) + sum(gain.T @ cost @ gain for _, gain in gains)
+    slope = sum(gain.T @ cost @ free for free, gain in gains)
+    best = -np.linalg.solve(curvature, slope)
+    assert (abs(best) < 1).all()
+    planner = CrossEntropy(imagination, 1, horizon=horizon, num_rounds=20)
+    action, memory = decide(planner, jnp.asarray(state, jnp.float32), planner.start(), jax.random.key(0))
+    assert float(action[0]) == pytest.approx(best[0], abs=0.02)
+    np.testing.assert_allclose(memory[:3, 0], best[1:], atol=0.05)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A small training on the model, whole and killed in between: both agents and their folder."""
+    folder = tmp_path_factory.mktemp("agent")
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        model = LinearModel(jnp.asarray(TRANSITION, jnp.float32), jnp.asarray(CONTROL, jnp.float32))
+        starts = random_episodes([50], state_size=2, action_size=1, dtype=np.float32)
+
+        def env():
+            return ModelEnv(model, reward, starts, num_envs=10, rollout_steps=20, margin=2.0)
+
+        def interrupt(steps):
+            if steps > 300:
+                raise KeyboardInterrupt
+
+        whole = train_on_model(env(), num_steps=600, stage_steps=200, seed=0)
+        with pytest.raises(KeyboardInterrupt):
+            train_on_model(env(), num_steps=600, stage_steps=200, seed=0, folder=folder, on_steps=interrupt)
+        resumed = train_on_model(env(), num_steps=600, stage_steps=200, seed=0, folder=folder)
+    return whole, resumed, folder, env
+
+
+def test_an_interrupted_training_ends_with_the_same_bits(trained):
+    whole, resumed, *_ = trained
+    for one, other in zip(
+        jax.tree.leaves(whole.policy.actor_state.params), jax.tree.leaves(resumed.policy.actor_state.params), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert whole.num_timesteps == resumed.num_timesteps == 600
+    assert whole._n_updates >= 500  # as many updates as steps, but for the first ones
+
+
+def test_a_folder_of_another_training_is_refused(trained):
+    *_, folder, env = trained
+    with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
+        train_on_model(env(), num_steps=600, stage_steps=200, seed=1, folder=folder)
+    with pytest.raises(InputError, match="each must be a multiple of the next"):
+        train_on_model(env(), num_steps=605, stage_steps=200, seed=0)
+
+
+def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):
+    from sbx import SAC
+
+    agent, _, folder, _ = trained
+    (path,) = folder.glob("stage_*/agent.zip")
+    states = np.zeros((1, 2), np.float32)
+    np.testing.assert_array_equal(
+        SAC.load(path).predict(states, deterministic=True)[0], agent.predict(states, deterministic=True)[0]
+    )
+    assert load_agent(path, state_size=2, action_size=1).num_timesteps == 600
+    with pytest.raises(InputError, match="acts on 2 states with 1 actions, the model has 5 and 1"):
+        load_agent(path, state_size=5, action_size=1)
+    with pytest.raises(InputError, match="is not an agent that sbx can load"):
+        load_agent(folder / "fingerprint", state_size=2, action_size=1)
+
+
+def test_the_guided_planner_by_a_loop(trained, imagination):
+    """Sampled actions, rewards and the critics' value, one sequence at a time."""
+    policy, key = policy_of(trained[0]), jax.random.key(7)
+    planner, state = PolicyGuided(imagination, policy, num_sequences=6, horizon=3), jnp.asarray([0.6, -0.3])
+    chosen, _ = decide(planner, state, None, key)
+    first_key, rollout_key = jax.random.split(key)
+    states = np.tile(np.asarray(state), (6, 1))
+    first = actions = np.asarray(policy.sample(jnp.asarray(states), first_key))
+    returns = np.zeros(6)
+    for step, step_key in enumerate(jax.random.split(rollout_key, 3)):
+        states = states @ TRANSITION.T + actions @ CONTROL.T
+        rewards = -(states[:, 0] ** 2) - 0.1 * states[:, 1] ** 2 - 0.01 * actions[:, 0] ** 2
+        returns += 0.99**step * rewards
+        actions = np.asarray(policy.sample(jnp.asarray(states, jnp.float32), step_key))
+    critics = trained[0].policy.qf_state
+    values = critics.apply_fn(critics.params, jnp.asarray(states, jnp.float32), jnp.asarray(actions))
+    returns += 0.99**3 * np.asarray(values).min(axis=0)[:, 0]
+    np.testing.assert_allclose(chosen, first[np.argmax(returns)], rtol=1e-5)
+
+
+def test_stable_baselines_trains_on_the_model_too(trained):
+    from stable_baselines3 import SAC
+
+    from multistep.agents.model_vec_env import ModelVecEnv
+
+    agent = SAC("MlpPolicy", ModelVecEnv(trained[3]()), gradient_steps=10, learning_starts=50, buffer_size=1000, device="cpu")
+    agent.learn(100)
+    assert agent.num_timesteps == 100
+    assert agent._n_updates == 50
