@@ -305,6 +305,11 @@ def test_select_killed_in_the_middle_goes_on(logs):
     with jax.enable_x64(False):
         model, test = ms.load_model(logs / "selected" / "model.safetensors"), ms.load(logs / "test.npz")
         assert ms.score(model, test, horizon=5).r2bar() > 0.5
+    # Fewer candidates in the same folder: nothing is run again, and another one may be the best.
+    fewer = [*SELECT, *TINY, "--horizons", 1, "--out", "selected"]
+    assert run(*fewer, folder=logs).stdout.startswith("Of 1 candidates, horizon 1, network.hidden_size 16, epochs 2")
+    assert rows.read_text() == after
+    assert "holds another study" in run("reproduce", "static", "--out", "selected", folder=logs, code=2).stderr
 
 
 @pytest.mark.parametrize(

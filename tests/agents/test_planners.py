@@ -11,6 +11,8 @@ from multistep.agents.policy import load_agent, policy_of
 from multistep.errors import InputError
 from systems import LinearModel, random_episodes
 
+# Of torch, flax and what they import.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 TRANSITION, CONTROL = np.array([[1.0, 0.3], [0.0, 0.9]]), np.array([[0.0], [0.5]])
 
 
