@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy import ndarray
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -17,7 +18,9 @@ class ModelVecEnv(VecEnv):
         self.env = env
         self._actions: ndarray | None = None
         self._lengths, self._returns = np.zeros(env.num_envs, int), np.zeros(env.num_envs)
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+        # Without bounds: those of the model grow with its data, and an agent must fit the next model too.
+        states = spaces.Box(-np.inf, np.inf, env.single_observation_space.shape, np.float32)
+        super().__init__(env.num_envs, states, env.single_action_space)
 
     def reset(self) -> ndarray:
         self._lengths[:], self._returns[:] = 0, 0

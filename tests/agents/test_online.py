@@ -1,0 +1,48 @@
+"""The loop in small: short episodes of Cartpole, tiny models; killed in between it goes on as if nothing had been."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from multistep.agents.online import OnlineConfig, collect_online
+from multistep.dynamics import NetworkConfig
+from multistep.errors import InputError
+from multistep.losses import Uniform
+from multistep.tasks import CARTPOLE
+from multistep.training import FitConfig
+
+# Of torch, flax and what they import.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+FIT = FitConfig(network=NetworkConfig(hidden_size=16), horizon=1, weights=Uniform(), epochs=1, least_steps=20)
+CONFIG = OnlineConfig(fit=FIT, sac_steps=20, keeps_agent=True, num_random=2, num_envs=10, num_sequences=5, plan_horizon=2)
+SHORT = replace(CARTPOLE, episode_steps=60)
+
+
+@pytest.fixture(autouse=True)
+def single_precision():
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def test_killed_between_episodes_it_goes_on_as_if_nothing_had_been(tmp_path):
+    told = []
+
+    def stop(number, total):
+        told.append((number, total))
+        if number == 3:
+            raise KeyboardInterrupt
+
+    whole = collect_online(SHORT, CONFIG, num_episodes=4, seed=0, folder=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        collect_online(SHORT, CONFIG, num_episodes=4, seed=0, folder=tmp_path / "killed", on_episode=stop)
+    resumed = collect_online(SHORT, CONFIG, num_episodes=4, seed=0, folder=tmp_path / "killed")
+    np.testing.assert_array_equal(whole.states, resumed.states)
+    np.testing.assert_array_equal(whole.actions, resumed.actions)
+    assert whole.lengths.tolist() == [60] * 4
+    assert [number for number, _ in told] == [1, 2, 3]
+    np.testing.assert_allclose([total for _, total in told], whole.returns[:3], rtol=1e-6)
+    assert len(list((tmp_path / "whole").glob("episode_*/agent.zip"))) == 1
+    with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
+        collect_online(SHORT, CONFIG, num_episodes=4, seed=1, folder=tmp_path / "whole")
