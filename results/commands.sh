@@ -6,3 +6,5 @@ multistep reproduce sigmoid --scale paper --out results/sigmoid
 multistep reproduce sigmoid --scale paper --seed 1 --out results/sigmoid_seed_1
 multistep reproduce sigmoid --scale paper --seed 2 --out results/sigmoid_seed_2
 multistep reproduce sigmoid --scale paper --seed 3 --out results/sigmoid_seed_3
+multistep reproduce static --scale paper --dataset cartpole/random swimmer/random halfcheetah/random --horizons 1 --out results/static
+multistep reproduce static --scale paper --dataset cartpole/random --out results/static

@@ -1,5 +1,6 @@
 """The commands in the documents, executed as they stand on files like those."""
 
+import json
 import os
 import re
 import shlex
@@ -53,6 +54,19 @@ def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
         assert "Figures, from the rows beside them" in answer.stdout
     assert (tmp_path / "runs" / "linear" / "loss.png").exists()
     assert (tmp_path / "runs" / "sigmoid" / "alphas.png").exists()
+
+
+def test_the_commands_of_the_page_on_the_reproduction(tmp_path, monkeypatch):
+    monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "cache"))
+    page = commands("reproduction.md")
+    assert [words[:3] for words in page] == [["multistep", "reproduce", "static"]] * 2
+    for words in page:
+        answer = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        assert "Table and figures, from the rows beside them" in answer.stdout
+    rows = [(tmp_path / "runs" / name / "fits.jsonl").read_text().splitlines() for name in ("static", "part")]
+    assert [len(lines) for lines in rows] == [16, 2 * 2 + 2]
+    whole, part = ({json.loads(line)["job"] for line in lines} for lines in rows)
+    assert part <= whole
 
 
 def test_links_lead_somewhere():

@@ -104,3 +104,20 @@ def test_sweep_figures():
     assert figures["workers"] == 2
     assert f"{figures['throughput_over_one_worker']:.2f} times the throughput of one" in page
     assert f"costs {100 * figures['overhead_of_fit_time']:.1f} % of the time" in page
+
+
+def test_static_figures():
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    with open(ROOT / "results" / "static" / "rows.csv") as file:
+        cells = [row for row in csv.DictReader(file) if (row["preset"], row["horizon"]) == ("paper", "1")]
+    assert len(cells) == 9
+    for name in {cell["dataset"] for cell in cells}:
+        own = sorted((cell for cell in cells if cell["dataset"] == name), key=lambda cell: float(cell["noise"]))
+        ours, paper = (
+            " | ".join(f"{1000 * float(cell[mean]):.0f} ± {1000 * float(cell[spread]):.0f}" for cell in own)
+            for mean, spread in (("mean", "deviation"), ("paper", "paper_deviation"))
+        )
+        assert f"| {name} | {ours} |\n| the paper | {paper} |" in page
+    found = summary("static", "results")
+    assert len(found["one_step_as_in_paper"]) == 2
+    assert found["not_collected"] == ["cartpole/mixed_replay", "cartpole/full_replay", "swimmer/mixed_replay"]

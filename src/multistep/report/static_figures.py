@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.table import Column, Table
+from rich.table import Table
 
 from multistep.data.atomic import write_text
 from multistep.report.drawing import COLOURS, figure_file, read_rows
@@ -39,15 +39,14 @@ def static_table(out: Path) -> Table:
     """The paper's table: R2bar x 1000 by dataset, noise and horizon; the paper's figure and the difference below ours."""
     cells = read_rows(out / "rows.csv")
     columns = _columns(cells)
-    table = Table(
-        Column("dataset", no_wrap=True), "noise", *(Column(title, no_wrap=True) for _, _, title in columns), "true simulator"
-    )
+    table = Table("dataset, noise", *(title for *_, title in columns), "true simulator", show_lines=True)
     for dataset, noise in cells.select("dataset", "noise").unique(maintain_order=True).rows():
         row = cells.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
         entries = ["\n".join(_entry(row, preset, horizon)) for preset, horizon, _ in columns]
-        table.add_row(dataset, f"{noise:g}", *entries, _thousandths(row["ceiling"][0]))
+        table.add_row(f"{dataset}\n{100 * noise:g} %", *entries, _thousandths(row["ceiling"][0]))
     table.caption = (
-        "R2bar x 1000, mean +- deviation over folds [best beta]; below it the paper's, and the difference in its deviations."
+        "R2bar x 1000, mean +- deviation over the folds [best beta]; below it the paper's, and (the difference in the paper's "
+        "deviations)"
     )
     return table
 
@@ -57,8 +56,8 @@ def write_table(out: Path) -> Path:
     cells = read_rows(out / "rows.csv")
     columns = _columns(cells)
     lines = [
-        "R2bar x 1000, mean ± standard deviation over the folds [best beta]; below it the paper's, and the difference in the",
-        "paper's standard deviations. In bold: the best of the row.",
+        "R2bar x 1000, mean ± standard deviation over the folds [best beta]; below it the paper's, and (the difference in the",
+        "paper's standard deviations). In bold: the best of the row.",
         "",
         "| dataset | noise | " + " | ".join(title for *_, title in columns) + " | true simulator |",
         "|---" * (len(columns) + 3) + "|",
@@ -95,7 +94,7 @@ def _entry(row: pl.DataFrame, preset: str, horizon: int) -> list[str]:
     if cell["paper"] is not None:
         beta = "" if cell["paper_beta"] is None else f" [{cell['paper_beta']:g}]"
         paper = f"{_thousandths(cell['paper'])} +- {_thousandths(cell['paper_deviation'])}{beta}"
-        lines.append(f"{paper}, {cell['above_paper']:+.1f}")
+        lines += [paper, f"({cell['above_paper']:+.1f})"]
     return lines
 
 
