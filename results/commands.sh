@@ -8,3 +8,7 @@ multistep reproduce sigmoid --scale paper --seed 2 --out results/sigmoid_seed_2
 multistep reproduce sigmoid --scale paper --seed 3 --out results/sigmoid_seed_3
 multistep reproduce static --scale paper --dataset cartpole/random swimmer/random halfcheetah/random --horizons 1 --out results/static
 multistep reproduce static --scale paper --dataset cartpole/random --out results/static
+multistep select cartpole/random --noise 0 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_0
+multistep select cartpole/random --noise 0.01 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_1
+multistep select cartpole/random --noise 0.02 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_2
+multistep select swimmer/random --preset paper --horizons 1 --vary network.dropout=0.1,0 network.batch_norm=true,false network.activation=relu,tanh --out results/swimmer_variations

@@ -94,9 +94,13 @@ def test_every_folder_of_results_has_its_command():
     for words in commands:
         found = json.loads((ROOT / words[words.index("--out") + 1] / "config.json").read_text())
         options = {name.removeprefix("--"): value for name, value in pairwise(words) if name.startswith("--")}
-        assert found["command"] == " ".join(words[1:3])
-        assert found["config"]["scale"] == options["scale"]
+        assert found["command"] == " ".join(words[1:3] if words[1] == "reproduce" else words[1:2])
         assert found["config"]["seed"] == int(options.get("seed", 0))
+        assert found["config"].get("scale") == options.get("scale")
+        if words[1] == "select":
+            assert found["config"]["files"] == [words[2]]
+            assert found["config"]["noise"] == ([float(options["noise"])] if "noise" in options else [])
+            assert set(found["config"]["vary"]) <= set(words)
 
 
 def test_sweep_figures():
@@ -104,6 +108,15 @@ def test_sweep_figures():
     assert figures["workers"] == 2
     assert f"{figures['throughput_over_one_worker']:.2f} times the throughput of one" in page
     assert f"costs {100 * figures['overhead_of_fit_time']:.1f} % of the time" in page
+
+
+def results_rows(name):
+    with open(ROOT / "results" / name / "rows.csv") as file:
+        return list(csv.DictReader(file))
+
+
+def thousandths(row):
+    return f"{1000 * float(row['mean']):.0f} ± {1000 * float(row['deviation']):.0f}"
 
 
 def test_static_figures():
@@ -118,6 +131,21 @@ def test_static_figures():
             for mean, spread in (("mean", "deviation"), ("paper", "paper_deviation"))
         )
         assert f"| {name} | {ours} |\n| the paper | {paper} |" in page
+    by_epochs = {}
+    for noise in range(3):
+        for row in results_rows(f"training_length_{noise}"):
+            by_epochs.setdefault(json.loads(row["settings"])["epochs"], []).append(thousandths(row))
+    for epochs, scores in by_epochs.items():
+        assert f"| {epochs} epochs | {' | '.join(scores)} |" in page
+    assert " and ".join([", ".join(by_epochs[30][:0:-1]), by_epochs[30][0]]) in " ".join(page.split())
+    networks = {}
+    for row in results_rows("swimmer_variations"):
+        network = json.loads(row["settings"])["network"]
+        networks[network["dropout"], network["batch_norm"], network["activation"]] = thousandths(row)
+    text = " ".join(page.split())
+    assert f"with dropout and batch norm, as in the paper, {networks[0.1, True, 'relu']}; " in text
+    assert f"without dropout {networks[0.0, True, 'relu']}; without either {networks[0.0, False, 'relu']}, and " in text
+    assert f"{networks[0.0, False, 'tanh']} with tanh" in text
     found = summary("static", "results")
     assert len(found["one_step_as_in_paper"]) == 2
     assert found["not_collected"] == ["cartpole/mixed_replay", "cartpole/full_replay", "swimmer/mixed_replay"]
