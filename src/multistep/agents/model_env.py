@@ -26,7 +26,7 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     """Rollouts in a learned model (or in an ensemble, whose members share them evenly), compiled, all at once.
 
     ```python
-    env = ms.ModelEnv(fit.model, reward=reward, starts=train, num_envs=100)
+    env = ModelEnv(fit.model, reward=reward, starts=train, num_envs=100)
     states, _ = env.reset(seed=0)
     states, rewards, left, truncated, infos = env.step(env.action_space.sample())
     ```

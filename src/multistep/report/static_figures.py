@@ -126,7 +126,8 @@ def _draw_gains(out: Path) -> Path:
                     label=f"noise {100 * noise:g} %",
                 )
             panel.set_xticks(range(len(columns)), [title for *_, title in columns], fontsize=8)
-            panel.set_yscale("symlog", linthresh=1)
+            if cells["gain"].abs().to_numpy().max() > 0.1:  # from a per cent to a hundred: as in the paper, in powers of ten
+                panel.set_yscale("symlog", linthresh=1)
             panel.axhline(0, color="black", linewidth=0.6)
             panel.set_title(dataset, fontsize=10)
         if datasets:

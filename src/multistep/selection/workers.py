@@ -1,9 +1,9 @@
 """Workers: one single-threaded process per core of this machine, or those of a Dask cluster that is already there."""
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,16 +48,12 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
                 yield client
 
 
+@cache
 def prepare_worker() -> None:
     """What a worker does once, before its first computation."""
-    if not _PREPARED:
-        keep_compiled_programs()
-        keep_freed_memory()
-        use_one_thread()
-        _PREPARED.append(os.getpid())
-
-
-_PREPARED: list[int] = []
+    keep_compiled_programs()
+    keep_freed_memory()
+    use_one_thread()
 
 
 def _existing(client: Callable[..., Any], cluster: str) -> Any:
