@@ -1,4 +1,5 @@
 import warnings
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,8 @@ def reward(state, action, next_state):
 
 @pytest.fixture
 def starts():
-    return random_episodes([20, 30], state_size=2, action_size=1, dtype=np.float32)
+    drawn = random_episodes([20, 30], state_size=2, action_size=1, dtype=np.float32)
+    return replace(drawn, actions=np.clip(drawn.actions, -1, 1))
 
 
 def test_a_step_is_the_models_step_with_its_reward(starts):

@@ -6,17 +6,27 @@ import jax
 import numpy as np
 import pytest
 
-from multistep.agents.online import OnlineConfig, collect_online
+from multistep.agents.online import collect_online
 from multistep.dynamics import NetworkConfig
 from multistep.errors import InputError
-from multistep.losses import Uniform
 from multistep.tasks import CARTPOLE
-from multistep.training import FitConfig
+from multistep.tasks.catalogue import OnlineLoop
+from multistep.training import PRESETS, FitConfig
 
 # Of torch, flax and what they import.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-FIT = FitConfig(network=NetworkConfig(hidden_size=16), horizon=1, weights=Uniform(), epochs=1, least_steps=20)
-CONFIG = OnlineConfig(fit=FIT, sac_steps=20, keeps_agent=True, num_random=2, num_envs=10, num_sequences=5, plan_horizon=2)
+FIT = FitConfig(network=NetworkConfig(hidden_size=16), epochs=1, least_steps=20)
+LOOP = OnlineLoop(
+    seed=0,
+    preset="default",
+    horizon=2,
+    keeps_agent=True,
+    sac_steps=20,
+    num_random=2,
+    num_envs=10,
+    num_sequences=5,
+    plan_horizon=2,
+)
 SHORT = replace(CARTPOLE, episode_steps=60)
 
 
@@ -26,7 +36,8 @@ def single_precision():
         yield
 
 
-def test_killed_between_episodes_it_goes_on_as_if_nothing_had_been(tmp_path):
+def test_killed_between_episodes_it_goes_on_as_if_nothing_had_been(tmp_path, monkeypatch):
+    monkeypatch.setitem(PRESETS, "default", FIT)
     told = []
 
     def stop(number, total):
@@ -34,15 +45,16 @@ def test_killed_between_episodes_it_goes_on_as_if_nothing_had_been(tmp_path):
         if number == 3:
             raise KeyboardInterrupt
 
-    whole = collect_online(SHORT, CONFIG, num_episodes=4, seed=0, folder=tmp_path / "whole")
+    whole = collect_online(SHORT, LOOP, num_episodes=4, folder=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        collect_online(SHORT, CONFIG, num_episodes=4, seed=0, folder=tmp_path / "killed", on_episode=stop)
-    resumed = collect_online(SHORT, CONFIG, num_episodes=4, seed=0, folder=tmp_path / "killed")
+        collect_online(SHORT, LOOP, num_episodes=4, folder=tmp_path / "killed", on_episode=stop)
+    resumed = collect_online(SHORT, LOOP, num_episodes=4, folder=tmp_path / "killed")
     np.testing.assert_array_equal(whole.states, resumed.states)
     np.testing.assert_array_equal(whole.actions, resumed.actions)
     assert whole.lengths.tolist() == [60] * 4
-    assert [number for number, _ in told] == [1, 2, 3]
-    np.testing.assert_allclose([total for _, total in told], whole.returns[:3], rtol=1e-6)
+    assert [number for number, _ in told] == [0, 1, 2, 3]
+    assert told[0][1] is None
+    np.testing.assert_allclose([total for _, total in told[1:]], whole.returns[:3], rtol=1e-6)
     assert len(list((tmp_path / "whole").glob("episode_*/agent.zip"))) == 1
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
-        collect_online(SHORT, CONFIG, num_episodes=4, seed=1, folder=tmp_path / "whole")
+        collect_online(SHORT, replace(LOOP, seed=1), num_episodes=4, folder=tmp_path / "whole")

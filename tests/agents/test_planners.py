@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +31,8 @@ def reward(state, action, next_state):
 
 @pytest.fixture
 def starts():
-    return random_episodes([50], state_size=2, action_size=1, dtype=np.float32)
+    drawn = random_episodes([50], state_size=2, action_size=1, dtype=np.float32)
+    return replace(drawn, actions=np.clip(drawn.actions, -1, 1))
 
 
 @pytest.fixture
@@ -59,6 +62,28 @@ def test_a_sequence_earns_nothing_after_it_has_left_the_range(starts):
     narrow = imagine(model, lambda s, a, n: jnp.ones(()), starts, margin=0.0)
     state = jnp.asarray(starts.states.max(axis=0) / 10)  # inside after one and two steps, out after three
     assert sequence_returns(narrow, state, jnp.zeros((1, 6, 1)))[0] == 3
+
+
+def test_actions_beyond_one_are_chosen_within_the_range_of_the_data(starts):
+    """The best constant push to x' = 7 for a plant that takes 0 to 10 volts."""
+    volts = replace(starts, actions=5 + 5 * starts.actions)
+    model = LinearModel(jnp.zeros((2, 2), jnp.float32), jnp.ones((2, 1), jnp.float32))
+    imagined = imagine(model, lambda s, a, n: -((n[0] - 7) ** 2), volts, margin=10.0)
+    low, high = volts.actions.min(), volts.actions.max()
+    np.testing.assert_allclose(imagined.in_range(jnp.array([-1.0, 0.0, 1.0])[:, None])[:, 0], [low, (low + high) / 2, high])
+    for planner in (RandomShooting(imagined, 1, horizon=1), CrossEntropy(imagined, 1, horizon=1)):
+        action, _ = decide(planner, jnp.zeros(2), planner.start(), jax.random.key(0))
+        np.testing.assert_allclose(action, [7], atol=0.1)
+    env = ModelEnv(model, lambda s, a, n: n[0], volts, num_envs=2, margin=10.0)
+    env.reset(seed=0)
+    np.testing.assert_allclose(env.step(np.array([[3.0], [99.0]], np.float32))[1], [3, high])
+
+
+def test_an_action_that_never_changes_is_refused(starts):
+    stuck = replace(starts, actions=np.full_like(starts.actions, 2.0))
+    model = LinearModel(jnp.zeros((2, 2), jnp.float32), jnp.ones((2, 1), jnp.float32))
+    with pytest.raises(InputError, match=r"The action .* is the same in all of the data"):
+        imagine(model, reward, stuck)
 
 
 def test_random_shooting_takes_the_best_of_what_it_tries(imagination):

@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
 
 
 class Imagination(eqx.Module):
-    """A learned model, or an ensemble, with a reward, start states and the range that states are kept in.
+    """A learned model, or an ensemble, with a reward, start states and the ranges of states and actions.
 
     The members of an ensemble share the rollouts evenly: rollout i belongs to one member from start to end.
     """
@@ -52,6 +52,8 @@ class Imagination(eqx.Module):
     starts: Float[Array, "starts state"]
     low: Float[Array, " state"]
     high: Float[Array, " state"]
+    action_low: Float[Array, " action"]
+    action_high: Float[Array, " action"]
     num_members: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
 
@@ -60,6 +62,10 @@ class Imagination(eqx.Module):
         key, draw_key = jax.random.split(key)
         drawn = jax.random.randint(draw_key, (num_rollouts,), 0, len(self.starts))
         return Rollouts(self.starts[drawn], jnp.zeros(num_rollouts, int), key)
+
+    def in_range(self, shares: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
+        """Actions from shares of their range: -1 is its low end, 1 its high end."""
+        return self.action_low + (shares + 1) / 2 * (self.action_high - self.action_low)
 
     def step(self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]) -> tuple[Rollouts, Outcome]:
         """The rollouts after one step, new ones in place of those that ended, and what the step came to."""
@@ -102,7 +108,8 @@ def imagine(
 ) -> Imagination:
     """Rollouts of the model (or models) from the states of `starts`.
 
-    States are kept within the range of those of `starts`, widened on both sides by `margin` times its width.
+    States are kept within the range of those of `starts`, widened on both sides by `margin` times its width. Actions are
+    within -1 and 1, or within the range of the data if some there are beyond.
     """
     members = [models] if isinstance(models, AbstractModel) else list(models)
     _check_members(members, starts)
@@ -111,12 +118,15 @@ def imagine(
     low, high = starts.states.min(axis=0), starts.states.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
+    action_low, action_high = _action_range(starts)
     found = Imagination(
         members=stacked,
         reward=reward,
         starts=jnp.asarray(starts.states, float),
         low=jnp.asarray(low - margin * width, float),
         high=jnp.asarray(high + margin * width, float),
+        action_low=jnp.asarray(action_low, float),
+        action_high=jnp.asarray(action_high, float),
         num_members=len(members),
         rollout_steps=rollout_steps,
     )
@@ -130,6 +140,15 @@ def fingerprint_of(imagination: Imagination, *settings: int) -> str:
     for leaf in jax.tree.leaves(imagination):
         digest.update(np.ascontiguousarray(leaf).data)
     return digest.hexdigest()
+
+
+def _action_range(starts: Episodes) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
+    low, high = starts.actions.min(axis=0), starts.actions.max(axis=0)
+    within = (low >= -1) & (high <= 1)
+    if (stuck := ~within & (low == high)).any():
+        name = starts.action_names[int(np.flatnonzero(stuck)[0])]
+        raise InputError(f"The action {name} is the same in all of the data: there is nothing to choose; leave it out.")
+    return np.where(within, -1, low), np.where(within, 1, high)
 
 
 def _check_members(members: Sequence[AbstractModel], starts: Episodes) -> None:

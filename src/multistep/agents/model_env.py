@@ -33,7 +33,8 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn uniformly from `starts`
     and are truncated after `rollout_steps`. States are kept within the range of `starts`, widened by `margin` times its
     width on both sides: a rollout that leaves it is terminated there, and counted in `num_left`. A rollout that ends starts
-    anew in the same step, with its last state in `infos["final_obs"]`. Actions are within -1 and 1.
+    anew in the same step, with its last state in `infos["final_obs"]`. Actions are within -1 and 1, or within the range of
+    those of `starts` if some there are beyond.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 - Gymnasium's
@@ -50,8 +51,8 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     ):
         self.imagination = imagine(model, reward, starts, margin=margin, rollout_steps=rollout_steps)
         self.num_envs = _divisible(num_envs, self.imagination.num_members)
-        self.single_observation_space = _observation_space(self.imagination)
-        self.single_action_space = spaces.Box(-1.0, 1.0, (starts.action_size,), np.float32)
+        self.single_observation_space = _box(self.imagination.low, self.imagination.high)
+        self.single_action_space = _box(self.imagination.action_low, self.imagination.action_high)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.num_left = 0
@@ -77,7 +78,8 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         rollouts = self._rollouts
         if rollouts is None:
             raise gymnasium.error.ResetNeeded("Call reset before the first step.")
-        clipped = jnp.asarray(np.clip(actions, -1, 1), rollouts.states.dtype)
+        space = self.single_action_space
+        clipped = jnp.asarray(np.clip(actions, space.low, space.high), rollouts.states.dtype)
         rollouts, outcome = _step(self.imagination, rollouts, clipped)
         self._rollouts = rollouts
         next_states, rewards, left, truncated = map(np.array, outcome)
@@ -132,9 +134,8 @@ class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
         return state, float(reward), bool(left), bool(truncated), {}
 
 
-def _observation_space(imagination: Imagination) -> spaces.Box:
-    low, high = (np.asarray(values, np.float32) for values in (imagination.low, imagination.high))
-    return spaces.Box(low, high, dtype=np.float32)
+def _box(low: Float[jax.Array, " size"], high: Float[jax.Array, " size"]) -> spaces.Box:
+    return spaces.Box(np.asarray(low, np.float32), np.asarray(high, np.float32), dtype=np.float32)
 
 
 def _divisible(num_envs: int, num_members: int) -> int:

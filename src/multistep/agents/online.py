@@ -7,7 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,70 +22,53 @@ from multistep.data import Episodes, load, save
 from multistep.dynamics import Model
 from multistep.evaluation import R2Bar
 from multistep.selection.provenance import digest
+from multistep.tasks.catalogue import OnlineLoop
 from multistep.tasks.task import Task
-from multistep.training import FitConfig, Outcome, fit
+from multistep.training import PRESETS, Outcome, fit
 
 if TYPE_CHECKING:
     from sbx import SAC
 
 
-@dataclass(frozen=True)
-class OnlineConfig:
-    """How the loop goes."""
-
-    fit: FitConfig
-    """How the model is trained, anew after every episode."""
-    sac_steps: int
-    """Steps of SAC in the model after every refit."""
-    keeps_agent: bool
-    """Whether SAC goes on from what it had learned; an agent that starts anew on every model is unstable."""
-    num_random: int = 3
-    """Episodes of random actions at the beginning."""
-    num_envs: int = 100
-    """Rollouts in the model side by side."""
-    num_sequences: int = 500
-    """Sequences that a decision tries."""
-    plan_horizon: int = 20
-    """Steps that a decision looks ahead."""
-
-
 def collect_online(
     task: Task,
-    config: OnlineConfig,
+    loop: OnlineLoop,
     *,
     num_episodes: int,
-    seed: int,
     folder: Path,
-    on_episode: Callable[[int, float], None] = lambda number, total: None,
+    on_episode: Callable[[int, float | None], None] = lambda number, total: None,
 ) -> Episodes:
     """All episodes of the loop. Each is kept in `folder` as it ends; the same call goes on from there.
 
-    `on_episode` is told the number of episodes and the return of the last one.
+    `on_episode` is told the number of episodes at the beginning, and with the return of the last one as each ends.
     """
-    claim(folder, digest({"task": task.name, "config": config, "seed": seed}))
+    claim(folder, digest({"task": task.name, "loop": loop}))
+    on_episode(len(list(folder.glob("episode_*"))), None)
     while len(kept := sorted(folder.glob("episode_*"))) < num_episodes:
         number = len(kept)
-        episodes, agent = _collect_next(task, config, kept, stage_seed(seed, number))
+        episodes, agent = _collect_next(task, loop, kept, stage_seed(loop.seed, number))
         _keep(folder, number, episodes, agent)
-        on_episode(number + 1, float(episodes.returns[0]) if episodes.returns is not None else 0.0)
+        assert episodes.returns is not None  # it has just been acted
+        on_episode(number + 1, float(episodes.returns[0]))
     return _episodes(kept[:num_episodes])
 
 
-def _collect_next(task: Task, config: OnlineConfig, kept: list[Path], seed: int) -> tuple[Episodes, "SAC | None"]:
+def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> tuple[Episodes, "SAC | None"]:
     """One more episode (as a set of one) and the agent that acted."""
-    if len(kept) < config.num_random:
+    if len(kept) < loop.num_random:
         return task.collect_random(1, key=jax.random.key(seed)), None
     episodes = _episodes(kept)
-    model = _refit(episodes, config.fit, seed)
-    env = ModelEnv(model, task.reward, episodes, num_envs=config.num_envs)
-    agent = _improve(env, kept[-1] / "agent.zip" if config.keeps_agent else None, config.sac_steps, seed)
-    planner = PolicyGuided(env.imagination, policy_of(agent), config.num_sequences, config.plan_horizon)
+    model = _refit(episodes, loop, seed)
+    env = ModelEnv(model, task.reward, episodes, num_envs=loop.num_envs)
+    agent = _improve(env, kept[-1] / "agent.zip" if loop.keeps_agent else None, loop.sac_steps, seed)
+    planner = PolicyGuided(env.imagination, policy_of(agent), loop.num_sequences, loop.plan_horizon)
     acted = act(planner, task, seed=seed)
     return Episodes.of([acted.episode], state_names=task.state_names, action_names=task.action_names), agent
 
 
-def _refit(episodes: Episodes, config: FitConfig, seed: int) -> Model:
+def _refit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Model:
     """A model of all episodes; the last tenth of them, at least one, also chooses the epoch."""
+    config = replace(PRESETS[loop.preset], horizon=loop.horizon)
     valid = episodes.take(range(len(episodes) - max(1, len(episodes) // 10), len(episodes)))
     fitted = fit(episodes, valid, config, key=jax.random.key(seed), score=R2Bar(50))
     if fitted.outcome is Outcome.INTERRUPTED:

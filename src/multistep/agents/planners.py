@@ -19,7 +19,7 @@ Flags = Bool[Array, " sequences"]
 
 
 class AbstractPlanner(eqx.Module, Generic[Memory]):
-    """Chooses an action by rollouts in the model."""
+    """Chooses an action by rollouts in the model. Inside, actions are shares of their range, within -1 and 1."""
 
     @abstractmethod
     def start(self) -> Memory:
@@ -57,7 +57,7 @@ class PolicyGuided(AbstractPlanner[None]):
 
         def advance(carried: tuple[States, Actions, Flags], step_key: Key) -> tuple[tuple[States, Actions, Flags], Array]:
             states, actions, going = carried
-            states, rewards, left = self.imagination.try_actions(states, actions)
+            states, rewards, left = self.imagination.try_actions(states, self.imagination.in_range(actions))
             return (states, self.policy.sample(states, step_key), going & ~left), jnp.where(going, rewards, 0)
 
         started = (states, first, jnp.ones(self.num_sequences, bool))
@@ -65,7 +65,7 @@ class PolicyGuided(AbstractPlanner[None]):
         discounts = self.policy.discount ** jnp.arange(self.horizon + 1, dtype=states.dtype)
         value = jnp.where(going, self.policy.value(last, last_actions), 0)
         returns = discounts @ jnp.concatenate([rewards, value[None]])
-        return first[jnp.argmax(returns)], None
+        return self.imagination.in_range(first[jnp.argmax(returns)]), None
 
 
 class RandomShooting(AbstractPlanner[None]):
@@ -83,7 +83,7 @@ class RandomShooting(AbstractPlanner[None]):
         shape = (self.num_sequences, self.horizon, self.action_size)
         sequences = jax.random.uniform(key, shape, state.dtype, -1, 1)
         returns = sequence_returns(self.imagination, state, sequences)
-        return sequences[jnp.argmax(returns), 0], None
+        return self.imagination.in_range(sequences[jnp.argmax(returns), 0]), None
 
 
 class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
@@ -113,7 +113,7 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
 
         started = (memory, jnp.full_like(memory, 0.5), memory)
         (mean, _, best), _ = jax.lax.scan(refine, started, jax.random.split(key, self.num_rounds))
-        return best[0], jnp.concatenate([mean[1:], mean[-1:]])
+        return self.imagination.in_range(best[0]), jnp.concatenate([mean[1:], mean[-1:]])
 
 
 def sequence_returns(
@@ -123,7 +123,7 @@ def sequence_returns(
 
     def advance(carried: tuple[States, Flags], actions: Actions) -> tuple[tuple[States, Flags], Array]:
         states, going = carried
-        states, rewards, left = imagination.try_actions(states, actions)
+        states, rewards, left = imagination.try_actions(states, imagination.in_range(actions))
         return (states, going & ~left), jnp.where(going, rewards, 0)
 
     started = (jnp.broadcast_to(state, (len(sequences), state.size)), jnp.ones(len(sequences), bool))

@@ -11,11 +11,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from multistep.agents import model_free
+from multistep.agents.online import collect_online
 from multistep.data import Episodes
-from multistep.errors import InputError
 from multistep.selection.provenance import versions
 from multistep.tasks.cache import cached, dataset_path, datasets_folder, keep_dataset, verified_path
-from multistep.tasks.catalogue import CATALOGUE, AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy, find_dataset
+from multistep.tasks.catalogue import (
+    CATALOGUE,
+    AgentReplay,
+    AgentRollouts,
+    AgentTraining,
+    Dataset,
+    OnlineLoop,
+    RandomPolicy,
+    find_dataset,
+)
 
 
 @dataclass(frozen=True)
@@ -71,19 +80,15 @@ def _make(dataset: Dataset, folder: Path) -> Episodes:
         case AgentRollouts(training, seed):
             agent, _ = _train(dataset, training, folder)
             return model_free.act(agent, dataset.task, num_episodes=dataset.num_episodes, seed=seed)
-        case _:
-            raise InputError(
-                f"{dataset.name} comes from a model-based agent that learns while it acts, which this version does not have: "
-                "choose another dataset."
-            )
+        case OnlineLoop() as loop:
+            return _learn_online(dataset, loop, folder)
 
 
 def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any, Episodes]:
     """The agent and its episodes; datasets of the same training share it, and a killed one goes on."""
     task = dataset.task
     checkpoints = folder / task.name / f"training_{training.num_episodes}_seed_{training.seed}"
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with _progress() as progress:
         bar = progress.add_task(f"SAC on {task.name}, steps", total=training.num_episodes * task.episode_steps)
         return model_free.train(
             task,
@@ -92,6 +97,26 @@ def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any
             folder=checkpoints,
             on_steps=lambda steps: progress.update(bar, completed=steps),
         )
+
+
+def _learn_online(dataset: Dataset, loop: OnlineLoop, folder: Path) -> Episodes:
+    """All episodes of the loop; a killed one goes on from its last whole episode."""
+    with _progress() as progress:
+        bar = progress.add_task(f"Model-based SAC on {dataset.task.name}, episodes", total=dataset.num_episodes)
+
+        def tell(number: int, total: float | None) -> None:
+            progress.update(bar, completed=number)
+            if total is not None:
+                progress.console.print(f"{dataset.name}: episode {number}, return {total:.0f}")
+
+        return collect_online(
+            dataset.task, loop, num_episodes=dataset.num_episodes, folder=folder / f"{dataset.name}_loop", on_episode=tell
+        )
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True))
 
 
 def _row(dataset: Dataset, folder: Path | None) -> dict[str, Any]:

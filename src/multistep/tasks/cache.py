@@ -1,4 +1,7 @@
-"""Where collected datasets are kept: a `.npz` file each, with its recipe and checksum in a `.json` file beside it."""
+"""Where collected datasets are kept: a `.npz` file each, with its recipe and checksum in a `.json` file beside it.
+
+Those that cost hours come with multistep, and are found there unless the user has made them anew.
+"""
 
 import hashlib
 import json
@@ -15,6 +18,9 @@ from multistep.errors import InputError
 from multistep.tasks.catalogue import Dataset, find_dataset
 
 VARIABLE = "MULTISTEP_DATASETS"
+PACKAGE = Path(__file__).parents[1]
+SHIPPED = (PACKAGE / "datasets", PACKAGE.parents[1] / "datasets")
+"""Datasets that come with multistep: inside an installed package, or beside the `src` of a checkout."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,12 @@ def load_dataset(name: str, folder: Path | None = None) -> Episodes:
 
 def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:
     """Where the dataset is, if it is there and as it was written."""
-    path = dataset_path(dataset, folder)
     kept = cached(dataset, folder)
     if kept is None:
         raise InputError(
             f"The dataset {dataset.name} is not in {datasets_folder(folder)}: make it with 'multistep collect {dataset.name}'."
         )
+    path = dataset_path(dataset, folder)
     if _sha256(path) != kept.sha256:
         raise InputError(f"{path} is damaged (its checksum has changed): delete it and collect it again.")
     return path
@@ -58,7 +64,7 @@ def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:
 
 def keep_dataset(dataset: Dataset, episodes: Episodes, versions: dict[str, str | None], folder: Path | None = None) -> Path:
     """Write the episodes, then what is known of them; each file is whole or not there."""
-    path = dataset_path(dataset, folder)
+    path = _path_in(datasets_folder(folder), dataset)
     save(episodes, path)
     assert episodes.returns is not None
     kept = CachedDataset(
@@ -76,7 +82,22 @@ def keep_dataset(dataset: Dataset, episodes: Episodes, versions: dict[str, str |
 
 def cached(dataset: Dataset, folder: Path | None = None) -> CachedDataset | None:
     """What is known of the dataset if it is there."""
-    path = dataset_path(dataset, folder)
+    return _read(dataset, dataset_path(dataset, folder))
+
+
+def dataset_path(dataset: Dataset, folder: Path | None = None) -> Path:
+    """Where the dataset is: in the user's folder or among those that come with multistep; where it would be, if it is nowhere."""
+    own = _path_in(datasets_folder(folder), dataset)
+    paths = (own, *(_path_in(shipped, dataset) for shipped in SHIPPED))
+    return next((path for path in paths if _read(dataset, path) is not None), own)
+
+
+def _path_in(folder: Path, dataset: Dataset) -> Path:
+    return folder / f"{dataset.name}.npz"
+
+
+def _read(dataset: Dataset, path: Path) -> CachedDataset | None:
+    """What is known of this file, if it holds the dataset."""
     if not (path.exists() and path.with_suffix(".json").exists()):
         return None
     try:
@@ -85,10 +106,6 @@ def cached(dataset: Dataset, folder: Path | None = None) -> CachedDataset | None
         return kept if kept.recipe == _recipe(dataset) else None
     except (ValueError, TypeError) as error:
         raise InputError(f"{path.with_suffix('.json')} is damaged: delete it and collect the dataset again.") from error
-
-
-def dataset_path(dataset: Dataset, folder: Path | None = None) -> Path:
-    return datasets_folder(folder) / f"{dataset.name}.npz"
 
 
 def _recipe(dataset: Dataset) -> dict[str, Any]:
