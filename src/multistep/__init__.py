@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from multistep.agents.model_env import ModelEnv as ModelEnv
 from multistep.data import Episodes as Episodes
 from multistep.data import add_noise as add_noise
 from multistep.data import cut as cut

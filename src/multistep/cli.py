@@ -18,7 +18,16 @@ from multistep.bench.training import TrainingBenchConfig, run_training_bench
 from multistep.errors import InputError
 from multistep.losses import AbstractWeights, describe_weights, parse_weights
 from multistep.process import keep_compiled_programs, use_one_thread
+from multistep.report.agent_figures import (
+    draw_learning,
+    draw_plan,
+    draw_strip,
+    evaluate_sentence,
+    plan_sentence,
+    train_sentence,
+)
 from multistep.report.curves import draw_r2_curves
+from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dynamic_table
 from multistep.report.linear_figures import draw_linear
 from multistep.report.overview import draw_overview
 from multistep.report.sigmoid_figures import draw_sigmoid
@@ -37,9 +46,11 @@ from multistep.report.tables import (
     sigmoid_sentence,
     sigmoid_table,
 )
+from multistep.studies.agent import EvaluateConfig, PlanConfig, TrainConfig, run_evaluate, run_plan, run_train
 from multistep.studies.collect_dataset import CollectConfig, DatasetsConfig, run_collect, run_datasets
 from multistep.studies.convert_files import ConvertConfig, run_convert
 from multistep.studies.demo import DemoConfig, run_demo
+from multistep.studies.dynamic import DynamicConfig, run_dynamic
 from multistep.studies.fit_files import FitFilesConfig, run_fit
 from multistep.studies.inspect_files import InspectConfig, run_inspect
 from multistep.studies.linear import LinearConfig, run_linear
@@ -69,7 +80,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
-    app, bench, reproduce = (tyro.extras.SubcommandApp() for _ in range(3))
+    app, agent, bench, reproduce = (tyro.extras.SubcommandApp() for _ in range(4))
     app.command(name="demo")(_demo)
     app.command(name="fit")(_fit_command(_preset(words)))
     app.command(name="score")(_score)
@@ -78,6 +89,10 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     app.command(name="convert")(_convert)
     app.command(name="collect")(_collect)
     app.command(name="datasets")(_datasets)
+    agent.command(name="train")(_agent_train)
+    agent.command(name="plan")(_agent_plan)
+    agent.command(name="evaluate")(_agent_evaluate)
+    app.command(agent, name="agent", help="Train an agent in a learned model, plan with it, act with it.")
     bench.command(name="training")(_bench_training)
     bench.command(name="cartpole")(_bench_cartpole)
     bench.command(name="files")(_bench_files)
@@ -88,6 +103,7 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     reproduce.command(name="linear")(_linear)
     reproduce.command(name="sigmoid")(_sigmoid)
     reproduce.command(name="static")(_static)
+    reproduce.command(name="dynamic")(_dynamic)
     app.command(reproduce, name="reproduce", help="Run a study of the paper and draw its figures.")
     return app
 
@@ -159,6 +175,27 @@ def _datasets(config: Annotated[DatasetsConfig, tyro.conf.arg(name="")] = Datase
     OUTPUT.print(datasets_table(run_datasets(config)))
 
 
+def _agent_train(config: Annotated[TrainConfig, tyro.conf.arg(name="")]) -> None:
+    """Train SAC in a learned model, on a task's reward or on your own."""
+    OUTPUT.print(train_sentence(run_train(config)))
+    OUTPUT.print(f"Returns along the training are drawn in {draw_learning(config.out)}.")
+
+
+def _agent_plan(config: Annotated[PlanConfig, tyro.conf.arg(name="")]) -> None:
+    """Plan in a learned model, step by step, from a state."""
+    OUTPUT.print(plan_sentence(run_plan(config)))
+    OUTPUT.print(f"States, actions and rewards are drawn in {draw_plan(config.out)}; rows are beside it.")
+
+
+def _agent_evaluate(config: Annotated[EvaluateConfig, tyro.conf.arg(name="")]) -> None:
+    """Act in the real environment of a task with a planner in the learned model; returns with 95 % intervals."""
+    OUTPUT.print(evaluate_sentence(run_evaluate(config)))
+    try:
+        OUTPUT.print(f"Frames of the first episode are in {draw_strip(config.out)}; one row per episode is beside them.")
+    except InputError as error:
+        OUTPUT.print(str(error))
+
+
 def _linear(config: Annotated[LinearConfig, tyro.conf.arg(name="")] = LinearConfig()) -> None:  # noqa: B008
     """The one-parameter linear system: loss, minimisers, bias and variance in closed form, beyond two steps too."""
     run_linear(config)
@@ -178,6 +215,13 @@ def _static(config: Annotated[StaticConfig, tyro.conf.arg(name="")] = StaticConf
     OUTPUT.print(static_sentence(run_static(config)))
     OUTPUT.print(static_table(config.out))
     OUTPUT.print(f"Table and figures, from the rows beside them: {', '.join(map(str, draw_static(config.out)))}.")
+
+
+def _dynamic(config: Annotated[DynamicConfig, tyro.conf.arg(name="")] = DynamicConfig()) -> None:  # noqa: B008
+    """Returns on Cartpole of agents trained in the paper's models and in ours, with 95 % intervals."""
+    OUTPUT.print(dynamic_sentence(run_dynamic(config)))
+    OUTPUT.print(dynamic_table(config.out))
+    OUTPUT.print(f"Returns, from the rows beside them, are drawn in {draw_dynamic(config.out)}.")
 
 
 def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig()) -> None:  # noqa: B008

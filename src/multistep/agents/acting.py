@@ -16,6 +16,9 @@ from multistep.selection.sweep import AbstractJob
 from multistep.tasks import TASKS
 from multistep.tasks.task import Task
 
+NUM_POSES = 10
+"""States of the simulator in the row of an episode, evenly spread over it, for pictures."""
+
 
 class Acted(NamedTuple):
     """An episode as it was seen, and the simulator's states behind it."""
@@ -78,7 +81,14 @@ class EpisodeJob(AbstractJob):
     def run(self, data: tuple[AbstractPlanner[Any], Float[ndarray, " state"] | None]) -> Row:
         planner, noise = data
         acted = act(planner, TASKS[self.task], seed=self.seed, noise=noise, num_steps=self.num_steps)
-        return {"outcome": "finished", "reason": None, "return": acted.total, "steps": len(acted.episode.actions)}
+        shown = np.linspace(0, len(acted.simulator_states) - 1, NUM_POSES).round().astype(int)
+        return {
+            "outcome": "finished",
+            "reason": None,
+            "return": acted.total,
+            "steps": len(acted.episode.actions),
+            "poses": acted.simulator_states[shown].tolist(),
+        }
 
 
 def _state(environment: Any) -> Float[ndarray, " simulator"]:

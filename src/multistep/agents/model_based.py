@@ -23,12 +23,13 @@ def train_on_model(
     folder: Path | None = None,
     stage_steps: int = 10_000,
     on_steps: Callable[[int], None] = lambda steps: None,
+    on_stage: Callable[["SAC"], None] = lambda agent: None,
 ) -> "SAC":
     """The agent after `num_steps` steps in the model.
 
     Every call of the environment takes a step in each of its rollouts, and is followed by as many gradient steps: the ratio
     of updates to steps is that of one environment. With a `folder`, the training is checkpointed after each stage, and the
-    same call goes on from there; stages start anew from states of the data.
+    same call goes on from there; stages start anew from states of the data. `on_stage` is handed the agent after each.
     """
     from multistep.agents.model_vec_env import ModelVecEnv
 
@@ -48,6 +49,7 @@ def train_on_model(
         agent.set_random_seed(stage_seed(seed, stage))
         agent._last_obs = None  # so that the stage starts with rollouts of its own seed
         agent.learn(stage_steps, callback=reporter(on_steps), reset_num_timesteps=False)
+        on_stage(agent)
         if folder is not None:
             keep_checkpoint(folder, agent, stage + 1)
     return agent

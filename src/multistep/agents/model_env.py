@@ -78,8 +78,8 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         rollouts = self._rollouts
         if rollouts is None:
             raise gymnasium.error.ResetNeeded("Call reset before the first step.")
-        space = self.single_action_space
-        clipped = jnp.asarray(np.clip(actions, space.low, space.high), rollouts.states.dtype)
+        inside = np.clip(actions, self.imagination.action_low, self.imagination.action_high)
+        clipped = jnp.asarray(inside, rollouts.states.dtype)
         rollouts, outcome = _step(self.imagination, rollouts, clipped)
         self._rollouts = rollouts
         next_states, rewards, left, truncated = map(np.array, outcome)

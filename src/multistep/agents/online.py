@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 
@@ -17,7 +17,7 @@ from multistep.agents.acting import act
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
-from multistep.agents.stages import claim, reporter, sbx_sac, stage_seed
+from multistep.agents.stages import AGENT, BUFFER, claim, load_training, save_training, sbx_sac, stage_seed
 from multistep.data import Episodes, load, save
 from multistep.dynamics import Model
 from multistep.evaluation import R2Bar
@@ -60,7 +60,9 @@ def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> 
     episodes = _episodes(kept)
     model = _refit(episodes, loop, seed)
     env = ModelEnv(model, task.reward, episodes, num_envs=loop.num_envs)
-    agent = _improve(env, kept[-1] / "agent.zip" if loop.keeps_agent else None, loop.sac_steps, seed)
+    acted_before = len(kept) - loop.num_random
+    starts_anew = acted_before == 0 or (loop.restart_every is not None and acted_before % loop.restart_every == 0)
+    agent = _improve(env, None if starts_anew else kept[-1], loop, seed)
     planner = PolicyGuided(env.imagination, policy_of(agent), loop.num_sequences, loop.plan_horizon)
     acted = act(planner, task, seed=seed)
     return Episodes.of([acted.episode], state_names=task.state_names, action_names=task.action_names), agent
@@ -76,18 +78,15 @@ def _refit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Model:
     return fitted.model
 
 
-def _improve(env: ModelEnv, before: Path | None, num_steps: int, seed: int) -> "SAC":
-    """SAC after so many steps in the model, from the agent before if there is one."""
+def _improve(env: ModelEnv, before: Path | None, loop: OnlineLoop, seed: int) -> "SAC":
+    """SAC after some more steps in the model, from the agent in the folder of the episode before if there is one."""
     from multistep.agents.model_vec_env import ModelVecEnv
 
-    vector, sac = ModelVecEnv(env), sbx_sac()
-    options: dict[str, Any] = {"gradient_steps": env.num_envs, "buffer_size": num_steps}
-    if before is not None and before.exists():
-        agent = sac.load(before, env=vector, **options)
-    else:
-        agent = sac("MlpPolicy", vector, seed=0, **options)
+    agent = sbx_sac()("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=loop.buffer_steps, seed=0)
+    if before is not None:
+        agent = load_training(before, agent)
     agent.set_random_seed(seed)
-    return agent.learn(num_steps, callback=reporter(lambda steps: None), reset_num_timesteps=False)
+    return agent.learn(loop.sac_steps, reset_num_timesteps=False)
 
 
 def _episodes(kept: list[Path]) -> Episodes:
@@ -101,9 +100,10 @@ def _keep(folder: Path, number: int, episode: Episodes, agent: "SAC | None") -> 
     try:
         save(episode, temporary / "episode.npz")
         if agent is not None:
-            agent.save(temporary / "agent.zip")
+            save_training(temporary, agent)
         os.replace(temporary, folder / f"episode_{number:04d}")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    for old in sorted(folder.glob("episode_*/agent.zip"))[:-1]:
-        old.unlink()
+    for name in (AGENT, BUFFER):
+        for old in sorted(folder.glob(f"episode_*/{name}"))[:-1]:
+            old.unlink()

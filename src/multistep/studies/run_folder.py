@@ -22,12 +22,17 @@ def write_run(out: Path, command: str, config: Any, rows: Sequence[Row] | pl.Dat
     write_json(out / "summary.json", summary)
 
 
-def open_run(out: Path, command: str, config: Any) -> None:
-    """Make the folder that of this command and write its configuration; a folder of another command is refused."""
+def check_run(out: Path, command: str) -> None:
+    """Refuse a folder of another command."""
     path = out / "config.json"
     if path.exists() and json.loads(path.read_text())["command"] != command:
         raise InputError(f"{out} holds what another command has left: choose another --out.")
-    write_json(path, {"command": command, "config": plain(config), "versions": versions()})
+
+
+def open_run(out: Path, command: str, config: Any) -> None:
+    """Make the folder that of this command and write its configuration; a folder of another command is refused."""
+    check_run(out, command)
+    write_json(out / "config.json", {"command": command, "config": plain(config), "versions": versions()})
 
 
 def score_rows(name: str, scores: Scores) -> list[Row]:

@@ -86,7 +86,7 @@ def cached(dataset: Dataset, folder: Path | None = None) -> CachedDataset | None
 
 
 def dataset_path(dataset: Dataset, folder: Path | None = None) -> Path:
-    """Where the dataset is: in the user's folder or among those that come with multistep; where it would be, if it is nowhere."""
+    """Where the dataset is: in the user's folder, or among those that come with multistep; else where it would be."""
     own = _path_in(datasets_folder(folder), dataset)
     paths = (own, *(_path_in(shipped, dataset) for shipped in SHIPPED))
     return next((path for path in paths if _read(dataset, path) is not None), own)

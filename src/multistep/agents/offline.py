@@ -1,0 +1,119 @@
+"""Offline model-based RL as one job: a model of logged episodes, an agent in it, its returns in the real environment."""
+
+import itertools
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Float
+from numpy import ndarray
+
+from multistep.agents.acting import act
+from multistep.agents.model_based import train_on_model
+from multistep.agents.model_env import ModelEnv
+from multistep.agents.planners import PolicyGuided
+from multistep.agents.policy import policy_of
+from multistep.data import Episodes
+from multistep.dynamics import Model
+from multistep.evaluation import R2Bar, score
+from multistep.selection.fit_job import VALIDATION_HORIZON
+from multistep.selection.folds import Fold
+from multistep.selection.provenance import digest, plain
+from multistep.selection.row_log import Row
+from multistep.selection.sweep import AbstractJob
+from multistep.tasks import TASKS
+from multistep.training import FitConfig, Outcome, fit
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long an agent is trained and how it is evaluated; the values are the paper's."""
+
+    sac_steps: int = 500_000
+    num_envs: int = 100
+    num_sequences: int = 500
+    plan_horizon: int = 20
+    num_episodes: int = 10
+    episode_steps: int | None = None
+    """Steps of an episode (default: those of the task)."""
+
+
+class Logged(NamedTuple):
+    """What an agent is learned from, and the deviation of the noise on what it sees when it acts."""
+
+    episodes: Episodes
+    noise: Float[ndarray, " state"]
+
+
+@dataclass(frozen=True)
+class AgentJob(AbstractJob):
+    """Fit a model to the training episodes of a fold, train SAC in it, act with both."""
+
+    data: str
+    task: str
+    config: FitConfig
+    fold: Fold
+    seed: int
+    budget: Budget
+    names: Mapping[str, Any] = field(default_factory=dict)
+    """What else the row should be called: a dataset, a noise scale."""
+
+    @property
+    def work(self) -> float:
+        return 1.0
+
+    def labels(self) -> Row:
+        return {
+            "kind": "agent",
+            **self.names,
+            "data": self.data,
+            "task": self.task,
+            "config": digest(self.config),
+            "horizon": self.config.horizon,
+            "weights": plain(self.config.weights),
+            "fold": self.fold.number,
+            "seed": self.seed,
+            "settings": plain(self.config),
+            "budget": plain(self.budget),
+        }
+
+    def run(self, data: Logged) -> Row:
+        train, _, test = self.fold.deal(data.episodes)
+        clock = [time.perf_counter()]
+        model = self._fit(data.episodes)
+        if model is None:
+            return {"outcome": str(Outcome.DIVERGED), "reason": "the training of the model diverged", "returns": []}
+        clock.append(time.perf_counter())
+        env = ModelEnv(model, TASKS[self.task].reward, train, num_envs=self.budget.num_envs)
+        stage_steps = min(10_000, self.budget.sac_steps)
+        agent = train_on_model(env, num_steps=self.budget.sac_steps, stage_steps=stage_steps, seed=self._seed)
+        clock.append(time.perf_counter())
+        planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
+        returns = [self._act(planner, number, data.noise) for number in range(self.budget.num_episodes)]
+        clock.append(time.perf_counter())
+        horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
+        seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
+        return {
+            "outcome": "finished",
+            "reason": None,
+            "returns": returns,
+            "r2bar": score(model, test, horizon=horizon).r2bar(),
+            "left_share": env.num_left / max(1, env.num_ended),
+            **{f"{name}_seconds": value for name, value in seconds.items()},
+        }
+
+    @property
+    def _seed(self) -> int:
+        return 1000 * self.seed + self.fold.number
+
+    def _fit(self, episodes: Episodes) -> Model | None:
+        train, valid, _ = self.fold.deal(episodes)
+        horizon = min(VALIDATION_HORIZON, int(valid.lengths.min()))
+        fitted = fit(train, valid, self.config, key=jax.random.key(self._seed), score=R2Bar(horizon))
+        return None if fitted.outcome is Outcome.DIVERGED else fitted.model
+
+    def _act(self, planner: PolicyGuided, number: int, noise: Float[ndarray, " state"]) -> float:
+        # The same episodes for every agent: they differ by what is varied alone.
+        return act(planner, TASKS[self.task], seed=number, noise=noise, num_steps=self.budget.episode_steps).total

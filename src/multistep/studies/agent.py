@@ -1,0 +1,308 @@
+"""`multistep agent train | plan | evaluate`: an agent in a learned model, what it would do, what it is worth."""
+
+import json
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from multistep.agents.acting import EpisodeJob
+from multistep.agents.imagination import Imagination, Reward, fingerprint_of
+from multistep.agents.model_based import PAPER_STEPS, train_on_model
+from multistep.agents.model_env import ModelEnv
+from multistep.agents.own_reward import find_reward
+from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
+from multistep.agents.planning import plan
+from multistep.agents.policy import load_agent, policy_of
+from multistep.data import Columns, Episodes
+from multistep.dynamics import Model, load_model
+from multistep.errors import InputError
+from multistep.selection.provenance import digest
+from multistep.selection.row_log import RowLog
+from multistep.selection.sweep import FAILED, sweep
+from multistep.selection.workers import connect
+from multistep.studies.episode_files import read_episodes
+from multistep.studies.intervals import mean_interval
+from multistep.studies.run_folder import check_run, open_run, write_json, write_run
+from multistep.tasks import TASKS
+
+if TYPE_CHECKING:
+    from sbx import SAC
+
+PlannerName = Literal["guided", "cem", "random"]
+AGENT = "agent.zip"
+ABOUT_AGENT = "agent.json"
+
+
+@dataclass(frozen=True)
+class InModel:
+    """The model, and what an agent is to do in it."""
+
+    model: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The model.safetensors that a fit has left; several of them are an ensemble."""
+    starts: tuple[str, ...]
+    """Files with the episodes that rollouts start in, or a dataset of the paper by its name."""
+    task: Literal["cartpole", "swimmer", "halfcheetah"] | None = None
+    """Task whose reward is earned."""
+    reward: str | None = None
+    """Your own reward of one (state, action, next state), in JAX, as module:function."""
+    margin: float = 0.5
+    """States are kept within their range in the data, widened on both sides by this share of it."""
+
+
+@dataclass(frozen=True)
+class TrainConfig(InModel):
+    """Train SAC in a learned model."""
+
+    steps: int = PAPER_STEPS
+    """Steps in the model."""
+    num_envs: int = 100
+    """Rollouts in the model side by side."""
+    rollout_steps: int = 100
+    """Steps after which a rollout starts anew."""
+    seed: int = 0
+    """Seed of the training."""
+    out: Path = Path("runs/agent")
+    """Folder for the agent; the same command goes on from its last checkpoint."""
+
+
+@dataclass(frozen=True)
+class Planning(InModel):
+    """How actions are chosen."""
+
+    agent: Path | None = None
+    """The agent.zip of a training: its policy guides the planner."""
+    planner: PlannerName | None = None
+    """guided: sequences of the agent's policy, completed with its value; cem: the cross-entropy method; random: random
+    shooting (default: guided with an agent, cem without)."""
+    num_sequences: int = 500
+    """Sequences that a decision tries."""
+    plan_horizon: int = 20
+    """Steps that a decision looks ahead."""
+    seed: int = 0
+    """Seed of the planner, and of the first episode."""
+
+
+@dataclass(frozen=True)
+class PlanConfig(Planning):
+    """Plan in a learned model, step by step, from a state."""
+
+    state: tuple[float, ...] = ()
+    """State to start in (default: the first one of the data)."""
+    steps: int = 100
+    """Decisions to take."""
+    out: Path = Path("runs/plan")
+    """Folder for rows and figure."""
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(Planning):
+    """Act in the real environment of a task."""
+
+    episodes: int = 10
+    """Episodes to act."""
+    steps: int | None = None
+    """Steps of each (default: those of the task)."""
+    noise: float = 0.0
+    """Deviation of the noise on what the planner sees, as a share of each state's range in the data."""
+    workers: int | None = None
+    """Worker processes (default: one per core)."""
+    out: Path = Path("runs/evaluate")
+    """Folder for rows and pictures; the same command goes on with the episodes that are missing."""
+
+
+class Given(NamedTuple):
+    """What the options stand for."""
+
+    models: list[Model]
+    reward: Reward
+    starts: Episodes
+
+
+def run_train(config: TrainConfig) -> dict[str, Any]:
+    """Train, leave the agent and the learning curve in `config.out` and return the summary."""
+    given = _given(config)
+    env = ModelEnv(
+        given.models,
+        given.reward,
+        given.starts,
+        num_envs=config.num_envs,
+        rollout_steps=config.rollout_steps,
+        margin=config.margin,
+    )
+    check_run(config.out, "agent train")
+    log = RowLog(config.out / "stages.jsonl")
+    with log.writing(), _progress() as progress:
+        bar = progress.add_task("SAC in the model, steps", total=config.steps)
+
+        def keep(agent: "SAC") -> None:
+            log.append({"steps": agent.num_timesteps, **_about_rollouts(env, agent)})
+
+        agent = train_on_model(
+            env,
+            num_steps=config.steps,
+            seed=config.seed,
+            folder=config.out / "checkpoints",
+            on_steps=lambda steps: progress.update(bar, completed=steps),
+            on_stage=keep,
+        )
+    agent.save(config.out / AGENT)
+    write_json(config.out / ABOUT_AGENT, {"model": _digest(given.models), "steps": agent.num_timesteps})
+    # A stage that was killed before its checkpoint is trained again, and has two rows.
+    curve = list({row["steps"]: row for row in log.read()}.values())
+    summary = {"steps": agent.num_timesteps, "agent": config.out / AGENT, **curve[-1]}
+    write_run(config.out, "agent train", config, curve, summary)
+    return summary
+
+
+def run_plan(config: PlanConfig) -> dict[str, Any]:
+    """Plan, leave the episode in `config.out` and return the summary."""
+    given = _given(config)
+    imagination, planner = _planner(config, given)
+    state = np.asarray(config.state) if config.state else given.starts.states[0].astype(np.float64)
+    names = given.starts.state_names
+    if len(state) != len(names):
+        raise InputError(f"The state has {len(state)} numbers, the model {len(names)} ({', '.join(names)}): give one for each.")
+    if config.steps < 1:
+        raise InputError(f"{config.steps} steps were asked for: plan at least 1.")
+    planned = plan(planner, imagination, state, num_steps=config.steps, seed=config.seed)
+    rows = [
+        {
+            "step": step,
+            **{name: float(value) for name, value in zip(names, planned.states[step], strict=True)},
+            **{name: float(value) for name, value in zip(given.starts.action_names, planned.actions[step], strict=True)},
+            "reward": float(planned.rewards[step]),
+        }
+        for step in range(len(planned.actions))
+    ]
+    first = {name: rows[0][name] for name in given.starts.action_names}
+    summary = {"first_action": first, "return": float(planned.rewards.sum()), "steps": len(rows), "left": planned.left}
+    write_run(config.out, "agent plan", config, rows, summary | {"states": names, "actions": given.starts.action_names})
+    return summary
+
+
+def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
+    """Act in the real environment, leave one row per episode in `config.out` and return the summary."""
+    if config.task is None:
+        raise InputError("Evaluating needs an environment to act in: name a task with --task (and your own --reward, if any).")
+    if config.episodes < 1:
+        raise InputError(f"{config.episodes} episodes were asked for: act at least 1.")
+    if config.noise < 0:
+        raise InputError(f"The noise is {config.noise}: it must be 0 or more.")
+    given = _given(config)
+    imagination, planner = _planner(config, given)
+    deviation = config.noise * np.ptp(given.starts.states, axis=0).astype(np.float64)
+    settings = (config.num_sequences, config.plan_horizon)
+    name = digest([fingerprint_of(imagination, *settings), str(config.planner), _agent_digest(config), config.noise])
+    jobs = [EpisodeJob(name, config.task, config.seed + number, config.steps) for number in range(config.episodes)]
+    log = RowLog(config.out / "episodes.jsonl")
+    with log.writing():
+        open_run(config.out, "agent evaluate", config)
+        with connect(num_workers=config.workers) as client:
+            rows = sweep(jobs, {name: (planner, deviation)}, log, client, description="episodes")
+    failed = [row["reason"] for row in rows if row["outcome"] == FAILED]
+    if failed:
+        log.forget(FAILED)
+        raise InputError(f"{len(failed)} of {len(rows)} episodes failed: {failed[0]}.")
+    returns = np.array([row["return"] for row in rows])
+    low, high = mean_interval(returns)
+    summary = {
+        "task": config.task,
+        "episodes": len(returns),
+        "noise": config.noise,
+        "return_mean": float(returns.mean()),
+        "return_low": low,
+        "return_high": high,
+        "seconds_per_step": statistics.mean(row["seconds"] / row["steps"] for row in rows),
+        "poses": rows[0]["poses"],
+    }
+    short = [{key: row[key] for key in ("task", "seed", "return", "steps", "seconds")} for row in rows]
+    write_run(config.out, "agent evaluate", config, short, summary)
+    return summary
+
+
+def _given(config: InModel) -> Given:
+    """Models, reward and start states, all of the same sizes."""
+    if config.task is None and config.reward is None:
+        raise InputError("There is nothing to earn: name a task with --task, or your own reward with --reward module:function.")
+    models = [load_model(path) for path in config.model]
+    if not models:
+        raise InputError("There is no model: name the model.safetensors that a fit has left.")
+    if config.task is not None:
+        _check_task(models[0], config.task, config.model[0])
+    names = Columns(states=models[0].state_names, actions=models[0].action_names)
+    reward = find_reward(config.reward) if config.reward is not None else TASKS[str(config.task)].reward
+    return Given(models, reward, read_episodes(config.starts, names))
+
+
+def _check_task(model: Model, task: str, path: Path) -> None:
+    expected, found = ((len(of.state_names), len(of.action_names)) for of in (TASKS[task], model))
+    if expected != found:
+        raise InputError(
+            f"The model {path} has {found[0]} states and {found[1]} actions, the task {task} {expected[0]} and {expected[1]}: "
+            "give a model of this task."
+        )
+
+
+def _planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlanner[Any]]:
+    """The planner that is asked for, in its model."""
+    imagination = ModelEnv(
+        given.models, given.reward, given.starts, num_envs=len(given.models), margin=config.margin
+    ).imagination
+    sizes = {"num_sequences": config.num_sequences, "horizon": config.plan_horizon}
+    if min(sizes.values()) < 1 or config.num_sequences % len(given.models):
+        raise InputError(
+            f"{config.num_sequences} sequences of {config.plan_horizon} steps with {len(given.models)} models: give at least 1 "
+            "of each, and a multiple of the number of models."
+        )
+    kind = config.planner or ("guided" if config.agent else "cem")
+    actions = given.starts.action_size
+    match kind:
+        case "random":
+            return imagination, RandomShooting(imagination, actions, **sizes)
+        case "cem":
+            return imagination, CrossEntropy(imagination, actions, num_elites=max(1, config.num_sequences // 10), **sizes)
+        case "guided":
+            return imagination, PolicyGuided(imagination, policy_of(_load_agent(config, given)), **sizes)
+
+
+def _load_agent(config: Planning, given: Given) -> "SAC":
+    """The agent, unless what is beside it says that it belongs to another model."""
+    if config.agent is None:
+        raise InputError(
+            "The guided planner needs an agent: name the agent.zip of a training with --agent, or use --planner cem."
+        )
+    if not config.agent.exists():
+        raise InputError(f"There is no file {config.agent}: name the agent.zip that 'multistep agent train' has left.")
+    about = config.agent.with_name(ABOUT_AGENT)
+    if about.exists() and json.loads(about.read_text())["model"] != _digest(given.models):
+        raise InputError(f"The agent {config.agent} was trained in another model: name the model that it was trained in.")
+    return load_agent(config.agent, state_size=given.starts.state_size, action_size=given.starts.action_size)
+
+
+def _agent_digest(config: Planning) -> str | None:
+    return None if config.agent is None or not config.agent.exists() else digest(config.agent.read_bytes().hex())
+
+
+def _digest(models: list[Model]) -> str:
+    return digest([np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(models) if hasattr(leaf, "dtype")])
+
+
+def _about_rollouts(env: ModelEnv, agent: "SAC") -> dict[str, Any]:
+    """The mean return of the last rollouts in the model, and the share of all rollouts that left the range."""
+    ended = [info["r"] for info in agent.ep_info_buffer or ()]
+    return {
+        "rollout_return": statistics.mean(ended) if ended else None,
+        "left_share": env.num_left / env.num_ended if env.num_ended else 0.0,
+    }
+
+
+def _progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True))

@@ -1,0 +1,252 @@
+"""`multistep reproduce dynamic`: returns of agents in learned models, as in the section "Dynamic evaluation"."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from multistep.agents.offline import AgentJob, Budget, Logged
+from multistep.data import Episodes, add_noise, cut
+from multistep.errors import InputError
+from multistep.losses import Exponential
+from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
+from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
+from multistep.selection.folds import Fold, deal_sized_folds
+from multistep.selection.provenance import episodes_digest, plain
+from multistep.selection.ranked import ranked_of
+from multistep.selection.row_log import Row, RowLog
+from multistep.selection.sweep import FAILED, sweep
+from multistep.selection.workers import connect
+from multistep.studies.collect_dataset import collect
+from multistep.studies.dynamic_tables import BY_R2, BY_RETURN, ONE_STEP, OURS, UNIFORM, best_by_return, group_row, verdicts
+from multistep.studies.run_folder import open_run, write_run
+from multistep.studies.scales import Scale
+from multistep.tasks.cache import cached, load_dataset
+from multistep.tasks.catalogue import find_dataset
+from multistep.training import DEFAULT, PAPER, FitConfig
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+COMMAND = "reproduce dynamic"
+ROWS = "agents.jsonl"
+DATASET = "cartpole/mixed_replay"
+
+
+@dataclass(frozen=True)
+class DynamicConfig:
+    """Returns on Cartpole of agents trained in the paper's models and in ours."""
+
+    scale: Scale = "smoke"
+    """smoke: a minute or two; quick: two to three hours on two cores; paper: SAC as long as in the paper, days."""
+    noise: tuple[float, ...] = (0.0, 0.01)
+    """Noise scales, as shares of each state's range, in the data and when acting."""
+    cluster: str | None = None
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
+    workers: int | None = None
+    """Worker processes on this machine (default: one per core)."""
+    retry_failed: bool = False
+    """Run again what failed in an earlier run of the command."""
+    seed: int = 0
+    """Seed of noise, folds and training."""
+    cache: Path | None = None
+    """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
+    out: Path = Path("runs/dynamic")
+    """Folder for rows, tables and figures; a second run adds to what is there."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the study a scale is."""
+
+    horizons: tuple[int, ...]
+    betas: tuple[float, ...]
+    """Betas that R2 chooses among at every horizon, and the return at the last one."""
+    epochs: int
+    num_folds: int
+    """Folds that betas are compared on; there is an agent for each."""
+    ours: FitConfig
+    budget: Budget
+    split: tuple[int, int, int] = (36, 4, 10)
+    steps: int | None = None
+    """Steps that episodes are cut to."""
+
+
+SIZES: dict[Scale, Size] = {
+    "smoke": Size(
+        horizons=(1, 2),
+        betas=(0.3, 1.0),
+        epochs=1,
+        num_folds=1,
+        ours=replace(DEFAULT, horizon=5, epochs=1, least_steps=1),
+        budget=Budget(sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=2, episode_steps=10),
+        split=(4, 1, 1),
+        steps=100,
+    ),
+    "quick": Size(
+        horizons=PAPER_HORIZONS,
+        betas=(0.3, 0.75, 1.0, 1.5),
+        epochs=10,
+        num_folds=1,
+        ours=DEFAULT,
+        budget=Budget(sac_steps=30_000),
+    ),
+    "paper": Size(PAPER_HORIZONS, PAPER_BETAS, PAPER.epochs, 3, DEFAULT, Budget()),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The dataset with one scale of noise."""
+
+    noise: float
+    logged: Logged
+    digest: str
+    folds: tuple[Fold, ...]
+
+
+def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
+    """Run what is missing, leave rows, table and summary in `config.out` and return the summary."""
+    _check_folder(config)
+    log = RowLog(config.out / ROWS)
+    with log.writing():
+        if config.retry_failed:
+            log.forget(FAILED)
+        settings = [_setting(config, noise) for noise in config.noise]
+        open_run(config.out, COMMAND, config)
+        with connect(config.cluster, num_workers=config.workers) as client:
+            chosen = [_choose_betas(config, setting, log, client) for setting in settings]
+            agents = _train_agents(config, settings, chosen, log, client)
+        groups = [
+            row for setting, by_r2 in zip(settings, chosen, strict=True) for row in _groups(config, setting, by_r2, agents)
+        ]
+        rows = log.read()
+        summary = {
+            "scale": config.scale,
+            "budget": plain(SIZES[config.scale].budget),
+            "seconds_of_jobs": sum(row["seconds"] for row in rows),
+            "failures": [row["reason"] for row in rows if row["outcome"] == FAILED],
+            **verdicts(groups),
+        }
+        write_run(config.out, COMMAND, config, groups, summary)
+    return summary
+
+
+def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: "Client") -> dict[int, FitConfig]:
+    """For each horizon beyond 1 the weights with the best R2bar, averaged over the folds."""
+    size = SIZES[config.scale]
+    candidates = grid(replace(PAPER, epochs=size.epochs), [h for h in size.horizons if h > 1], size.betas)
+    names = {"dataset": DATASET, "noise": setting.noise}
+    horizon = min(VALIDATION_HORIZON, int(setting.logged.episodes.lengths.min()))
+    jobs = [FitJob(setting.digest, c, fold, config.seed, horizon, names) for c in candidates for fold in setting.folds]
+    data = {setting.digest: setting.logged.episodes}
+    rows = sweep(jobs, data, log, client, description=f"fits, noise {setting.noise:g}")
+    count = len(setting.folds)
+    scored = [ranked_of(c, rows[n * count : (n + 1) * count]) for n, c in enumerate(candidates)]
+    return {h: max((r for r in scored if r.config.horizon == h), key=lambda r: r.mean).config for h in size.horizons if h > 1}
+
+
+def _train_agents(
+    config: DynamicConfig,
+    settings: Sequence[Setting],
+    chosen: Sequence[dict[int, FitConfig]],
+    log: RowLog,
+    client: "Client",
+) -> dict[tuple[float, FitConfig], list[Row]]:
+    """The rows of all agents by noise and model, those of ours and of the one-step model first."""
+    size = SIZES[config.scale]
+    wanted = [
+        (setting, model)
+        for variants in zip(*(_models(config, by_r2) for by_r2 in chosen), strict=True)
+        for setting, model in zip(settings, variants, strict=True)
+    ]
+    wanted = list(dict.fromkeys(wanted))  # what R2 chooses may be uniform
+    jobs = [
+        AgentJob(
+            f"{setting.digest}-logged",
+            find_dataset(DATASET).task.name,
+            model,
+            fold,
+            config.seed,
+            size.budget,
+            {"dataset": DATASET, "noise": setting.noise},
+        )
+        for setting, model in wanted
+        for fold in setting.folds
+    ]
+    data = {f"{setting.digest}-logged": setting.logged for setting in settings}
+    rows = sweep(jobs, data, log, client, description="agents")
+    found: dict[tuple[float, FitConfig], list[Row]] = {}
+    for job, row in zip(jobs, rows, strict=True):
+        found.setdefault((row["noise"], job.config), []).append(row)
+    return found
+
+
+def _models(config: DynamicConfig, by_r2: dict[int, FitConfig]) -> list[FitConfig]:
+    """The models that get an agent; as many at every scale of noise."""
+    size = SIZES[config.scale]
+    base = replace(PAPER, epochs=size.epochs)
+    (one_step,) = grid(base, [1], [])
+    return [
+        size.ours,
+        one_step,
+        *by_r2.values(),
+        *(_uniform(model) for model in by_r2.values()),
+        *grid(base, [max(size.horizons)], size.betas),
+    ]
+
+
+def _groups(
+    config: DynamicConfig, setting: Setting, by_r2: dict[int, FitConfig], agents: dict[tuple[float, FitConfig], list[Row]]
+) -> list[Row]:
+    """The bars of the paper's figure, and ours: one row each."""
+    size = SIZES[config.scale]
+    (one_step,) = grid(replace(PAPER, epochs=size.epochs), [1], [])
+    longest = grid(replace(PAPER, epochs=size.epochs), [max(size.horizons)], size.betas)
+
+    def rows(model: FitConfig) -> list[Row]:
+        return agents[setting.noise, model]
+
+    return [
+        group_row(setting.noise, ONE_STEP, one_step, rows(one_step)),
+        *(group_row(setting.noise, BY_R2, model, rows(model)) for model in by_r2.values()),
+        *(group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model))) for model in by_r2.values()),
+        best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest}),
+        group_row(setting.noise, OURS, size.ours, rows(size.ours)),
+    ]
+
+
+def _uniform(model: FitConfig) -> FitConfig:
+    return replace(model, weights=Exponential(1.0))
+
+
+def _setting(config: DynamicConfig, noise: float) -> Setting:
+    size, dataset = SIZES[config.scale], find_dataset(DATASET)
+    if cached(dataset, config.cache) is None:
+        collect(dataset, config.cache)
+    noiseless = _shortened(load_dataset(DATASET, config.cache), size)
+    episodes = add_noise(noiseless, noise, key=jax.random.key(config.seed)) if noise else noiseless
+    deviation = noise * np.ptp(noiseless.states, axis=0).astype(np.float64)
+    folds = deal_sized_folds(size.split, size.num_folds, key=jax.random.key(config.seed))
+    return Setting(noise, Logged(episodes, deviation), episodes_digest(episodes), tuple(folds))
+
+
+def _shortened(episodes: Episodes, size: Size) -> Episodes:
+    episodes = episodes.take(range(sum(size.split)))
+    if size.steps is None:
+        return episodes
+    pieces = int(episodes.lengths[0]) // size.steps
+    return cut(episodes, size.steps).take(range(0, pieces * len(episodes), pieces))  # the first of each episode
+
+
+def _check_folder(config: DynamicConfig) -> None:
+    path = config.out / "config.json"
+    if not path.exists():
+        return
+    found = json.loads(path.read_text())
+    if found["command"] != COMMAND or any(found["config"][name] != getattr(config, name) for name in ("scale", "seed")):
+        raise InputError(f"{config.out} holds another study, or this one with another scale or seed: choose another --out.")

@@ -1,0 +1,71 @@
+"""The bars of the dynamic study from the rows of its agents, and how they stand to the paper's statements."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from multistep.losses import describe_weights
+from multistep.selection.row_log import Row
+from multistep.studies.intervals import mean_interval
+from multistep.training import FitConfig
+
+ONE_STEP, BY_R2, UNIFORM, BY_RETURN, OURS = "one-step", "beta by R2", "uniform", "beta by return", "default"
+PAPER_ONE_STEP = 700.0
+"""The paper's return of the one-step model without noise, "near 700"; it gives no other number."""
+
+
+def group_row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row]) -> Row:
+    """Mean return and 95 % interval over all episodes of a model's agents."""
+    returns = [value for agent in agents for value in agent.get("returns", [])]
+    return _row(noise, variant, model, agents, returns)
+
+
+def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequence[Row]]) -> Row:
+    """The model whose agents return most: chosen on the first half of their episodes, reported on the other half."""
+    halves = {model: [_halves(agent.get("returns", [])) for agent in rows] for model, rows in agents.items()}
+    best = max(halves, key=lambda model: _mean([value for first, _ in halves[model] for value in first]))
+    return _row(noise, variant, best, agents[best], [value for _, second in halves[best] for value in second])
+
+
+def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
+    """The paper's statements beside what was found, where there are returns for both sides."""
+
+    def mean(variant: str, noise: float) -> float | None:
+        found = [row["return_mean"] for row in groups if row["variant"] == variant and row["noise"] == noise]
+        return found[0] if found else None
+
+    noises = sorted({row["noise"] for row in groups})
+    return {
+        "paper_one_step_without_noise": PAPER_ONE_STEP,
+        "one_step": {f"{noise:g}": mean(ONE_STEP, noise) for noise in noises},
+        "default": {f"{noise:g}": mean(OURS, noise) for noise in noises},
+    }
+
+
+def _row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row], returns: Sequence[float]) -> Row:
+    low, high = mean_interval(np.asarray(returns))
+    scores = [agent["r2bar"] for agent in agents if "r2bar" in agent]
+    return {
+        "noise": noise,
+        "variant": variant,
+        "horizon": model.horizon,
+        "weights": describe_weights(model.weights),
+        "r2bar_50": _mean(scores),
+        "agents": len(agents),
+        "episodes": len(returns),
+        "return_mean": _mean(returns),
+        "return_low": low,
+        "return_high": high,
+        "returns": " ".join(f"{value:.1f}" for value in returns),
+    }
+
+
+def _halves(returns: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
+    middle = len(returns) // 2
+    return returns[:middle], returns[middle:]
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean; minus infinity for a model that has no agent, so that it is never the best."""
+    return float(np.mean(values)) if len(values) else float("-inf")
