@@ -27,7 +27,7 @@ OWNERS = {
     "tyro": {"cli", "studies"},
     "torch": {"bench"},
     "sbx": {"agents"},
-    "stable_baselines3": {"agents"},
+    "stable_baselines3": {"agents", "bench"},
     "gymnasium": {"agents", "data", "tasks"},
     "minari": {"data"},
     "h5py": {"data"},

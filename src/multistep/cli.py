@@ -9,6 +9,7 @@ from typing import Annotated, Any, NoReturn
 import tyro
 from rich.console import Console
 
+from multistep.bench.agents import AgentsBenchConfig, run_agents_bench
 from multistep.bench.cartpole import CartpoleBenchConfig, run_cartpole_bench
 from multistep.bench.files import FilesBenchConfig, run_files_bench
 from multistep.bench.search import SearchBenchConfig, run_search_bench
@@ -99,6 +100,7 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     bench.command(name="sigmoid")(_bench_sigmoid)
     bench.command(name="sweep")(_bench_sweep)
     bench.command(name="search")(_bench_search)
+    bench.command(name="agents")(_bench_agents)
     app.command(bench, name="bench", help="Measure speed, memory and quality on this machine.")
     reproduce.command(name="linear")(_linear)
     reproduce.command(name="sigmoid")(_sigmoid)
@@ -257,6 +259,12 @@ def _bench_sweep(config: Annotated[SweepBenchConfig, tyro.conf.arg(name="")] = S
 def _bench_search(config: Annotated[SearchBenchConfig, tyro.conf.arg(name="")] = SearchBenchConfig()) -> None:  # noqa: B008
     """Successive halving beside the whole grid of the static study, on Cartpole random data."""
     run_search_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_agents(config: Annotated[AgentsBenchConfig, tyro.conf.arg(name="")] = AgentsBenchConfig()) -> None:  # noqa: B008
+    """SAC in the model, planning and the model as an environment, beside what they cannot beat."""
+    run_agents_bench(config)
     OUTPUT.print(bench_table(config.out))
 
 

@@ -6,13 +6,13 @@ from typing import Any, Generic, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, PyTree
+from jaxtyping import Array, Bool, Float
 
 from multistep.agents.imagination import Imagination
 from multistep.agents.policy import Policy
 from multistep.types import Action, Key, State
 
-Memory = TypeVar("Memory", bound=PyTree)
+Memory = TypeVar("Memory")
 States = Float[Array, "sequences state"]
 Actions = Float[Array, "sequences action"]
 Flags = Bool[Array, " sequences"]

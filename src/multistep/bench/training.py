@@ -49,9 +49,9 @@ class TrainingBenchConfig:
 def run_training_bench(config: TrainingBenchConfig) -> dict[str, Any]:
     """Measure, leave rows and summary in `config.out`, and return the summary."""
     core = available_cores()[0]
-    speed_rows = _in_new_process(_measure_speed, core, config)
+    speed_rows = in_new_process(_measure_speed, core, config)
     side_by_side = _measure_side_by_side(config)
-    memory = {h: _in_new_process(_measure_memory, core, h, config.transitions) for h in (1, 50)}
+    memory = {h: in_new_process(_measure_memory, core, h, config.transitions) for h in (1, 50)}
     compilation = _measure_compilation(core)
     summary = _speed_summary(speed_rows) | {
         "two_workers_ratio": side_by_side,
@@ -176,7 +176,7 @@ def _measure_memory(horizon: int, transitions: int) -> float:
 def _measure_compilation(core: int) -> dict[str, float]:
     """Seconds until the first epoch has run in a process that must compile, and in the next one that finds it compiled."""
     with tempfile.TemporaryDirectory() as folder:
-        cold, warm = (_in_new_process(_first_epoch, core, Path(folder)) for _ in range(2))
+        cold, warm = (in_new_process(_first_epoch, core, Path(folder)) for _ in range(2))
     return {"cold_seconds": cold, "warm_seconds": warm}
 
 
@@ -188,7 +188,7 @@ def _first_epoch(cache: Path) -> float:
     return time.perf_counter() - started
 
 
-def _in_new_process(function: Callable[..., Any], core: int, *arguments: Any) -> Any:
+def in_new_process(function: Callable[..., Any], core: int, *arguments: Any) -> Any:
     """What the function returns in a fresh process on this core alone."""
     with _pinned_process(core) as pool:
         return pool.submit(function, *arguments).result()

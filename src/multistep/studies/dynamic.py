@@ -160,11 +160,10 @@ def _train_agents(
     """The rows of all agents by noise and model, those of ours and of the one-step model first."""
     size = SIZES[config.scale]
     wanted = [
-        (setting, model)
+        (number, model)
         for variants in zip(*(_models(config, by_r2) for by_r2 in chosen), strict=True)
-        for setting, model in zip(settings, variants, strict=True)
+        for number, model in enumerate(variants)
     ]
-    wanted = list(dict.fromkeys(wanted))  # what R2 chooses may be uniform
     jobs = [
         AgentJob(
             f"{setting.digest}-logged",
@@ -175,7 +174,7 @@ def _train_agents(
             size.budget,
             {"dataset": DATASET, "noise": setting.noise},
         )
-        for setting, model in wanted
+        for setting, model in ((settings[number], model) for number, model in dict.fromkeys(wanted))  # R2 may choose uniform
         for fold in setting.folds
     ]
     data = {f"{setting.digest}-logged": setting.logged for setting in settings}

@@ -1,0 +1,68 @@
+"""The dynamic study in small, and its table by hand."""
+
+import jax
+import numpy as np
+import polars as pl
+import pytest
+
+from multistep.errors import InputError
+from multistep.losses import Exponential
+from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dynamic_table
+from multistep.selection.row_log import RowLog
+from multistep.studies.dynamic import ROWS, DynamicConfig, run_dynamic
+from multistep.studies.dynamic_tables import best_by_return, group_row
+from multistep.tasks import CARTPOLE
+from multistep.tasks.cache import keep_dataset
+from multistep.tasks.catalogue import find_dataset
+from multistep.training import FitConfig
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+MODEL = FitConfig(horizon=10, weights=Exponential(0.3))
+
+
+def agent(*returns):
+    return {"returns": list(returns), "r2bar": 0.9}
+
+
+def test_a_bar_is_the_mean_of_all_episodes():
+    row = group_row(0.01, "uniform", MODEL, [agent(100.0, 200.0), agent(300.0, 400.0)])
+    assert (row["return_mean"], row["episodes"], row["agents"]) == (250.0, 4, 2)
+    half = 1.959964 * np.std([100, 200, 300, 400], ddof=1) / 2
+    assert row["return_low"] == pytest.approx(250 - half)
+    assert row["return_high"] == pytest.approx(250 + half)
+    assert row["weights"] == "exponential:0.3"
+
+
+def test_the_best_is_chosen_and_reported_on_different_episodes():
+    lucky, good = MODEL, FitConfig(horizon=10, weights=Exponential(2.0))
+    row = best_by_return(0.0, "beta by return", {lucky: [agent(900.0, 10.0)], good: [agent(500.0, 600.0)]})
+    assert (row["weights"], row["return_mean"], row["episodes"]) == ("exponential:0.3", 10.0, 1)
+    failed = best_by_return(0.0, "beta by return", {lucky: [{"outcome": "failed"}], good: [agent(500.0, 600.0)]})
+    assert failed["return_mean"] == 600.0
+
+
+def test_smoke_runs_and_resumes(tmp_path):
+    with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        episodes = CARTPOLE.collect_random(6, key=jax.random.key(0), num_steps=100)
+        keep_dataset(find_dataset("cartpole/mixed_replay"), episodes, {}, tmp_path / "cache")
+        config = DynamicConfig(noise=(0.01,), cache=tmp_path / "cache", out=tmp_path / "out")
+        summary = run_dynamic(config)
+        rows = RowLog(tmp_path / "out" / ROWS).read()
+        run_dynamic(config)
+    assert len(RowLog(tmp_path / "out" / ROWS).read()) == len(rows)
+    kinds = [row["kind"] for row in rows]
+    assert kinds.count("fit") == 2  # horizon 2 with two betas
+    assert kinds.count("agent") == 4  # ours, one-step, and horizon 2 with both betas: one R2's choice, one uniform
+    assert all(len(row["returns"]) == 2 and row["outcome"] == "finished" for row in rows if row["kind"] == "agent")
+    bars = pl.read_csv(tmp_path / "out" / "rows.csv")
+    assert bars["variant"].to_list() == ["one-step", "beta by R2", "uniform", "beta by return", "default"]
+    fits = {row["weights"]: row["r2bar"] for row in rows if row["kind"] == "fit"}
+    assert bars["weights"][1] == max(fits, key=fits.get)
+    assert bars["weights"][2] == "exponential:1"
+    ours = next(row for row in rows if row["kind"] == "agent" and row["horizon"] == 5)
+    assert summary["default"]["0.01"] == pytest.approx(np.mean(ours["returns"]))
+    assert "in the default model" in dynamic_sentence(summary)
+    assert dynamic_table(tmp_path / "out").row_count == 5
+    assert draw_dynamic(tmp_path / "out").exists()
+    with pytest.raises(InputError, match="another scale or seed"):
+        run_dynamic(DynamicConfig(scale="quick", out=tmp_path / "out"))
