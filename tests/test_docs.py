@@ -129,3 +129,30 @@ def test_the_programs_of_the_page_on_selection(walks):
         assert answer.stdout.startswith("FitConfig(")
     assert len((commands / "jobs").read_text().split()) == 2
     assert len((walks / "runs" / "slurm" / "fits.jsonl").read_text().splitlines()) == 2 * 3
+
+
+SMALL_AGENT = {
+    "fit": ["--split", "4", "1", "1", "--horizon", "2", "--epochs", "1", "--least-steps", "20", "--network.hidden-size", "16"],
+    "train": ["--steps", "200", "--num-envs", "20"],
+    "plan": ["--steps", "3", "--num-sequences", "10"],
+    "evaluate": ["--steps", "20", "--episodes", "2", "--num-sequences", "10"],
+}
+
+
+def test_the_commands_of_the_page_on_agents(tmp_path):
+    """As written, but for a short training of a tiny network."""
+    page = commands("agents.md")
+    assert [words[1] if words[1] != "agent" else words[2] for words in page] == list(SMALL_AGENT)
+    for words, small in zip(page, SMALL_AGENT.values(), strict=True):
+        answer = subprocess.run(
+            [sys.executable, "-m", *words, *small], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+    assert "over 2 episodes of cartpole" in answer.stdout
+    assert (tmp_path / "runs" / "evaluate" / "first_episode.png").exists() or "No pictures can be drawn here" in answer.stdout
+    assert (tmp_path / "runs" / "plan" / "plan.png").exists()
+
+
+def test_the_program_of_the_page_on_agents(tmp_path):
+    (program,) = python_blocks("agents.md")
+    program += "\nassert states.shape == (100, 2) and rewards.shape == (100,) and env.action_space.high.max() > 1.9\n"
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)

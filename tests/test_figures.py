@@ -149,3 +149,11 @@ def test_static_figures():
     found = summary("static", "results")
     assert len(found["one_step_as_in_paper"]) == 2
     assert found["not_collected"] == ["cartpole/mixed_replay", "cartpole/full_replay", "swimmer/mixed_replay"]
+
+
+def test_agents_figures():
+    page, figures = (ROOT / "docs" / "agents.md").read_text(), summary("agents")
+    assert f"bare compiled SAC update | {figures['sac_of_floor']:.2f} |" in page
+    assert f"on the same environment | {figures['sac_over_sb3']:.2f} |" in page
+    assert f"its matrix products alone take | {figures['mpc_over_gemm_time']:.2f} |" in page
+    assert f"rate of a bare matrix product | {figures['model_env_of_gemm']:.2f} |" in page

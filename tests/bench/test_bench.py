@@ -107,3 +107,11 @@ def test_disturbed_measurements_do_not_count():
         summary = _speed_summary(disturbed)
         assert summary["paper"]["of_gemm"] == 0.5
         assert summary["measurements"]["undisturbed"] < 7
+
+
+def test_agents_bench_leaves_its_four_ratios(tmp_path):
+    words = ("--rounds", "1", "--sac-calls", "1", "--decisions", "1", "--env-steps", "2", "--out", "b")
+    run("agents", *words, folder=tmp_path)
+    summary = json.loads((tmp_path / "b" / "summary.json").read_text())
+    for name in ("sac_of_floor", "sac_over_sb3", "mpc_over_gemm_time", "model_env_of_gemm"):
+        assert summary[name] > 0

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from multistep.errors import InputError
+from multistep.tasks import cache
 from multistep.tasks.cache import cached, dataset_path, datasets_folder, keep_dataset, load_dataset
 from multistep.tasks.catalogue import CATALOGUE, find_dataset
 from systems import random_episodes
@@ -41,6 +42,24 @@ def test_what_is_kept_is_what_is_loaded(tmp_path):
     assert (kept.num_episodes, kept.num_steps) == (2, 8)
     np.testing.assert_allclose(kept.return_mean, episodes.rewards.sum() / 2)
     assert kept.recipe == {"kind": "RandomPolicy", "seed": 0}
+
+
+@pytest.mark.parametrize("name", list(PAPER))
+def test_every_recipe_is_recognised_when_read_back(name, tmp_path):
+    keep_dataset(find_dataset(name), random_episodes([5, 3], rewards=True), {}, tmp_path)
+    assert cached(find_dataset(name), tmp_path).num_episodes == 2
+
+
+def test_those_that_come_with_the_package_are_found_unless_made_anew(tmp_path, monkeypatch):
+    dataset, (theirs, own) = find_dataset("cartpole/full_replay"), (tmp_path / "shipped", tmp_path / "own")
+    monkeypatch.setattr(cache, "SHIPPED", (tmp_path / "nowhere", theirs))
+    assert cached(dataset, own) is None
+    assert dataset_path(dataset, own) == own / "cartpole" / "full_replay.npz"
+    keep_dataset(dataset, random_episodes([5, 3], rewards=True), {}, theirs)
+    assert dataset_path(dataset, own) == theirs / "cartpole" / "full_replay.npz"
+    assert len(load_dataset(dataset.name, own)) == 2
+    keep_dataset(dataset, random_episodes([4], rewards=True), {}, own)
+    assert len(load_dataset(dataset.name, own)) == 1
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -1,23 +1,22 @@
-"""The online loop: refit the model to all episodes so far, improve the policy in it, act with both, repeat.
+"""The online loop: fit a model to all episodes so far, train SAC in it, act with both, repeat.
 
-It makes the replay datasets of the paper: all episodes of an agent from its first, random ones on.
+It makes the replay datasets of the paper: all episodes of an agent from its first, random ones on. SAC starts anew in every
+model: an agent that goes on from what it learned in the first, poor models stays behind (docs/agents.md).
 """
 
-import os
-import shutil
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import jax
+import numpy as np
 
 from multistep.agents.acting import act
+from multistep.agents.model_based import train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
-from multistep.agents.stages import AGENT, BUFFER, claim, load_training, save_training, sbx_sac, stage_seed
+from multistep.agents.stages import claim, stage_seed
 from multistep.data import Episodes, load, save
 from multistep.dynamics import Model
 from multistep.evaluation import R2Bar
@@ -26,8 +25,7 @@ from multistep.tasks.catalogue import OnlineLoop
 from multistep.tasks.task import Task
 from multistep.training import PRESETS, Outcome, fit
 
-if TYPE_CHECKING:
-    from sbx import SAC
+KEPT = "episode_*.npz"
 
 
 def collect_online(
@@ -43,32 +41,31 @@ def collect_online(
     `on_episode` is told the number of episodes at the beginning, and with the return of the last one as each ends.
     """
     claim(folder, digest({"task": task.name, "loop": loop}))
-    on_episode(len(list(folder.glob("episode_*"))), None)
-    while len(kept := sorted(folder.glob("episode_*"))) < num_episodes:
+    on_episode(len(list(folder.glob(KEPT))), None)
+    while len(kept := sorted(folder.glob(KEPT))) < num_episodes:
         number = len(kept)
-        episodes, agent = _collect_next(task, loop, kept, stage_seed(loop.seed, number))
-        _keep(folder, number, episodes, agent)
+        episodes = _collect_next(task, loop, kept, stage_seed(loop.seed, number))
+        save(episodes, folder / f"episode_{number:04d}.npz")
         assert episodes.returns is not None  # it has just been acted
         on_episode(number + 1, float(episodes.returns[0]))
-    return _episodes(kept[:num_episodes])
+    return load(kept[:num_episodes])
 
 
-def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> tuple[Episodes, "SAC | None"]:
-    """One more episode (as a set of one) and the agent that acted."""
+def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> Episodes:
+    """One more episode, as a set of one."""
     if len(kept) < loop.num_random:
-        return task.collect_random(1, key=jax.random.key(seed)), None
-    episodes = _episodes(kept)
-    model = _refit(episodes, loop, seed)
-    env = ModelEnv(model, task.reward, episodes, num_envs=loop.num_envs)
-    acted_before = len(kept) - loop.num_random
-    starts_anew = acted_before == 0 or (loop.restart_every is not None and acted_before % loop.restart_every == 0)
-    agent = _improve(env, None if starts_anew else kept[-1], loop, seed)
+        return task.collect_random(1, key=jax.random.key(seed))
+    episodes = load(kept)
+    env = ModelEnv(_fit(episodes, loop, seed), task.reward, episodes, num_envs=loop.num_envs)
+    fewest, most = (steps // loop.num_envs for steps in loop.sac_steps)
+    num_steps = loop.num_envs * int(np.random.default_rng(seed).integers(fewest, most, endpoint=True))
+    agent = train_on_model(env, num_steps=num_steps, stage_steps=num_steps, seed=seed)
     planner = PolicyGuided(env.imagination, policy_of(agent), loop.num_sequences, loop.plan_horizon)
     acted = act(planner, task, seed=seed)
-    return Episodes.of([acted.episode], state_names=task.state_names, action_names=task.action_names), agent
+    return Episodes.of([acted.episode], state_names=task.state_names, action_names=task.action_names)
 
 
-def _refit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Model:
+def _fit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Model:
     """A model of all episodes; the last tenth of them, at least one, also chooses the epoch."""
     config = replace(PRESETS[loop.preset], horizon=loop.horizon)
     valid = episodes.take(range(len(episodes) - max(1, len(episodes) // 10), len(episodes)))
@@ -76,34 +73,3 @@ def _refit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Model:
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     return fitted.model
-
-
-def _improve(env: ModelEnv, before: Path | None, loop: OnlineLoop, seed: int) -> "SAC":
-    """SAC after some more steps in the model, from the agent in the folder of the episode before if there is one."""
-    from multistep.agents.model_vec_env import ModelVecEnv
-
-    agent = sbx_sac()("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=loop.buffer_steps, seed=0)
-    if before is not None:
-        agent = load_training(before, agent)
-    agent.set_random_seed(seed)
-    return agent.learn(loop.sac_steps, reset_num_timesteps=False)
-
-
-def _episodes(kept: list[Path]) -> Episodes:
-    return load([path / "episode.npz" for path in kept])
-
-
-def _keep(folder: Path, number: int, episode: Episodes, agent: "SAC | None") -> None:
-    """Keep the episode and the agent, both or neither; agents before the last are not needed any more."""
-    temporary = folder / f".writing_{uuid.uuid4().hex}"
-    temporary.mkdir(parents=True)
-    try:
-        save(episode, temporary / "episode.npz")
-        if agent is not None:
-            save_training(temporary, agent)
-        os.replace(temporary, folder / f"episode_{number:04d}")
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    for name in (AGENT, BUFFER):
-        for old in sorted(folder.glob(f"episode_*/{name}"))[:-1]:
-            old.unlink()

@@ -15,7 +15,6 @@ from multistep.errors import InputError, reason_of
 if TYPE_CHECKING:
     from sbx import SAC
 
-AGENT, BUFFER = "agent.zip", "buffer.npz"
 BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 
@@ -60,8 +59,11 @@ def keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
     for leftover in folder.glob(".writing_*"):
         shutil.rmtree(leftover)
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing_"))
+    buffer: Any = agent.replay_buffer
     try:
-        save_training(temporary, agent)
+        agent.save(temporary / "agent.zip")
+        filled = {name: getattr(buffer, name)[: buffer.size()] for name in BUFFER_ARRAYS}
+        np.savez(temporary / "buffer.npz", allow_pickle=False, **filled)
     except OSError as error:
         shutil.rmtree(temporary)
         raise InputError(f"Cannot write to {folder}: {error.strerror or error}; free some space and start again.") from error
@@ -75,35 +77,19 @@ def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
     checkpoints = sorted(folder.glob("stage_*"))
     if not checkpoints:
         return agent, 0
-    resumed = load_training(checkpoints[-1], agent)
-    return resumed, int(checkpoints[-1].name.removeprefix("stage_"))
-
-
-def save_training(folder: Path, agent: "SAC") -> None:
-    """Write the agent and its replay buffer into the folder."""
-    buffer: Any = agent.replay_buffer
-    agent.save(folder / AGENT)
-    filled = {name: getattr(buffer, name)[: buffer.size()] for name in BUFFER_ARRAYS}
-    np.savez(folder / BUFFER, allow_pickle=False, **filled)
-
-
-def load_training(folder: Path, agent: "SAC") -> "SAC":
-    """The agent and replay buffer in the folder, with the environment and the settings of this agent."""
-    options: Any = {"buffer_size": agent.buffer_size, "gradient_steps": agent.gradient_steps}
     try:
-        resumed = type(agent).load(folder / AGENT, env=agent.get_env(), **options)
+        resumed = type(agent).load(checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size)
     except ValueError as error:
         raise InputError(
             f"The agent in {folder} was trained on another task: {reason_of(error)}; choose another place."
         ) from error
     buffer: Any = resumed.replay_buffer
-    with np.load(folder / BUFFER, allow_pickle=False) as filled:
-        length = len(filled["rewards"])
-        if length > buffer.buffer_size:
+    with np.load(checkpoints[-1] / "buffer.npz", allow_pickle=False) as filled:
+        buffer.pos = len(filled["rewards"])
+        if buffer.pos > buffer.buffer_size:
             raise InputError(f"{folder} holds a longer training than was asked for: delete it or ask for a longer one.")
         for name in BUFFER_ARRAYS:
-            getattr(buffer, name)[:length] = filled[name]
-    # A buffer filled to its end goes on at its beginning.
-    taken = resumed.num_timesteps // buffer.n_envs
-    buffer.full, buffer.pos = taken >= buffer.buffer_size, taken % buffer.buffer_size
-    return resumed
+            getattr(buffer, name)[: buffer.pos] = filled[name]
+    # A buffer filled to its end would start again at its beginning.
+    buffer.full, buffer.pos = buffer.pos == buffer.buffer_size, buffer.pos % buffer.buffer_size
+    return resumed, int(checkpoints[-1].name.removeprefix("stage_"))

@@ -109,7 +109,8 @@ def _read(dataset: Dataset, path: Path) -> CachedDataset | None:
 
 
 def _recipe(dataset: Dataset) -> dict[str, Any]:
-    return {"kind": type(dataset.recipe).__name__, **asdict(dataset.recipe)}
+    """The recipe in terms of JSON, as it is read back."""
+    return json.loads(json.dumps({"kind": type(dataset.recipe).__name__, **asdict(dataset.recipe)}))
 
 
 def _sha256(path: Path) -> str:
