@@ -109,6 +109,12 @@ class Setting:
     folds: tuple[Fold, ...]
 
 
+Chosen = dict[int, FitConfig]
+"""By horizon, the model whose weights R2 has chosen."""
+Agents = dict[tuple[float, FitConfig], list[Row]]
+"""The rows of agents by noise and model."""
+
+
 def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
     """Run what is missing, leave rows, table and summary in `config.out` and return the summary."""
     _check_folder(config)
@@ -119,24 +125,33 @@ def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
         settings = [_setting(config, noise) for noise in config.noise]
         open_run(config.out, COMMAND, config)
         with connect(config.cluster, num_workers=config.workers) as client:
+            # The main comparison first: what follows takes hours.
+            chosen: list[Chosen] = [{} for _ in settings]
+            agents = _train_agents(config, settings, chosen, log, client)
+            _write(config, settings, chosen, agents, log)
             chosen = [_choose_betas(config, setting, log, client) for setting in settings]
             agents = _train_agents(config, settings, chosen, log, client)
-        groups = [
-            row for setting, by_r2 in zip(settings, chosen, strict=True) for row in _groups(config, setting, by_r2, agents)
-        ]
-        rows = log.read()
-        summary = {
-            "scale": config.scale,
-            "budget": plain(SIZES[config.scale].budget),
-            "seconds_of_jobs": sum(row["seconds"] for row in rows),
-            "failures": [row["reason"] for row in rows if row["outcome"] == FAILED],
-            **verdicts(groups),
-        }
-        write_run(config.out, COMMAND, config, groups, summary)
+        return _write(config, settings, chosen, agents, log)
+
+
+def _write(
+    config: DynamicConfig, settings: Sequence[Setting], chosen: Sequence[Chosen], agents: Agents, log: RowLog
+) -> dict[str, Any]:
+    """Leave the table and the summary of these agents."""
+    groups = [row for setting, by_r2 in zip(settings, chosen, strict=True) for row in _groups(config, setting, by_r2, agents)]
+    rows = log.read()
+    summary = {
+        "scale": config.scale,
+        "budget": plain(SIZES[config.scale].budget),
+        "seconds_of_jobs": sum(row["seconds"] for row in rows),
+        "failures": [row["reason"] for row in rows if row["outcome"] == FAILED],
+        **verdicts(groups),
+    }
+    write_run(config.out, COMMAND, config, groups, summary)
     return summary
 
 
-def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: "Client") -> dict[int, FitConfig]:
+def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: "Client") -> Chosen:
     """For each horizon beyond 1 the weights with the best R2bar, averaged over the folds."""
     size = SIZES[config.scale]
     candidates = grid(replace(PAPER, epochs=size.epochs), [h for h in size.horizons if h > 1], size.betas)
@@ -153,11 +168,11 @@ def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: 
 def _train_agents(
     config: DynamicConfig,
     settings: Sequence[Setting],
-    chosen: Sequence[dict[int, FitConfig]],
+    chosen: Sequence[Chosen],
     log: RowLog,
     client: "Client",
-) -> dict[tuple[float, FitConfig], list[Row]]:
-    """The rows of all agents by noise and model, those of ours and of the one-step model first."""
+) -> Agents:
+    """The rows of all agents by noise and model."""
     size = SIZES[config.scale]
     wanted = [
         (number, model)
@@ -179,14 +194,14 @@ def _train_agents(
     ]
     data = {f"{setting.digest}-logged": setting.logged for setting in settings}
     rows = sweep(jobs, data, log, client, description="agents")
-    found: dict[tuple[float, FitConfig], list[Row]] = {}
+    found: Agents = {}
     for job, row in zip(jobs, rows, strict=True):
         found.setdefault((row["noise"], job.config), []).append(row)
     return found
 
 
-def _models(config: DynamicConfig, by_r2: dict[int, FitConfig]) -> list[FitConfig]:
-    """The models that get an agent; as many at every scale of noise."""
+def _models(config: DynamicConfig, by_r2: Chosen) -> list[FitConfig]:
+    """The models that get an agent, as many at every scale of noise; ours and the one-step model before betas are chosen."""
     size = SIZES[config.scale]
     base = replace(PAPER, epochs=size.epochs)
     (one_step,) = grid(base, [1], [])
@@ -195,13 +210,11 @@ def _models(config: DynamicConfig, by_r2: dict[int, FitConfig]) -> list[FitConfi
         one_step,
         *by_r2.values(),
         *(_uniform(model) for model in by_r2.values()),
-        *grid(base, [max(size.horizons)], size.betas),
+        *(grid(base, [max(size.horizons)], size.betas) if by_r2 else ()),
     ]
 
 
-def _groups(
-    config: DynamicConfig, setting: Setting, by_r2: dict[int, FitConfig], agents: dict[tuple[float, FitConfig], list[Row]]
-) -> list[Row]:
+def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agents) -> list[Row]:
     """The bars of the paper's figure, and ours: one row each."""
     size = SIZES[config.scale]
     (one_step,) = grid(replace(PAPER, epochs=size.epochs), [1], [])
@@ -214,7 +227,7 @@ def _groups(
         group_row(setting.noise, ONE_STEP, one_step, rows(one_step)),
         *(group_row(setting.noise, BY_R2, model, rows(model)) for model in by_r2.values()),
         *(group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model))) for model in by_r2.values()),
-        best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest}),
+        *([best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})] if by_r2 else ()),
         group_row(setting.noise, OURS, size.ours, rows(size.ours)),
     ]
 
