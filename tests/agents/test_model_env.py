@@ -151,6 +151,12 @@ def test_wrong_rewards_are_refused(starts, wrong, message):
         ModelEnv(linear_model(), wrong, starts)
 
 
+def test_models_that_do_not_go_together_are_refused(starts):
+    wide = LinearModel(jnp.zeros((3, 3), jnp.float32), jnp.zeros((3, 1), jnp.float32))
+    with pytest.raises(InputError, match="The models of an ensemble must have networks of the same shape"):
+        ModelEnv([linear_model(), wide], reward, starts)
+
+
 def test_wrong_sizes_are_refused(starts):
     with pytest.raises(InputError, match="5 environments cannot be shared evenly by 2 models"):
         ModelEnv([linear_model()] * 2, reward, starts, num_envs=5)

@@ -86,6 +86,53 @@ def test_an_action_that_never_changes_is_refused(starts):
         imagine(model, reward, stuck)
 
 
+def test_leaving_the_range_never_pays(starts):
+    """Costs, and an action that throws the state out of the range: ending there must be worse than staying."""
+    model = LinearModel(jnp.eye(2, dtype=jnp.float32), 100 * jnp.ones((2, 1), jnp.float32))
+
+    def cost(state, action, next_state):
+        return -jnp.abs(next_state[0]) - 1.0
+
+    imagined = imagine(model, cost, starts, margin=0.1, rollout_steps=10)
+    lowest = float(-abs(starts.states[1:, 0]).max() - 1)
+    assert float(imagined.worst_reward) == pytest.approx(lowest, rel=1e-6)
+    stay, leave = jnp.zeros((1, 4, 1)), jnp.ones((1, 4, 1))
+    staying, leaving = sequence_returns(imagined, jnp.zeros(2), jnp.concatenate([stay, leave]))
+    edge = float(imagined.high[0])
+    assert float(staying) == pytest.approx(-4)
+    assert float(leaving) == pytest.approx(-edge - 1 + 3 * lowest, rel=1e-5)
+    env = ModelEnv(model, cost, starts, num_envs=2, margin=0.1, rollout_steps=10)
+    env.reset(seed=0)
+    _, rewards, left, *_ = env.step(np.ones((2, 1), np.float32))
+    assert left.all()
+    np.testing.assert_allclose(rewards, -edge - 1 + 9 * lowest, rtol=1e-5)
+
+
+def test_an_ensemble_is_planned_with_by_its_mean(starts):
+    """Two models that move the state to opposite sides: what one gains the other loses."""
+    one, other = (LinearModel(jnp.zeros((2, 2), jnp.float32), sign * jnp.ones((2, 1), jnp.float32)) for sign in (1, -1))
+    imagined = imagine([one, other], lambda s, a, n: n[0] - n[1] ** 2, starts, margin=10.0)
+    sequences = jnp.array([[[0.5]], [[-1.0]], [[0.0]]])
+    np.testing.assert_allclose(sequence_returns(imagined, jnp.zeros(2), sequences), [-0.25, -1.0, 0.0], atol=1e-6)
+
+
+def test_a_reward_that_is_no_number_where_the_model_goes(starts):
+    model = LinearModel(jnp.zeros((2, 2), jnp.float32), jnp.ones((2, 1), jnp.float32))
+    low = float(starts.states[:, 0].min()) - 0.1
+
+    def root(state, action, next_state):
+        return jnp.sqrt(next_state[0] - low)
+
+    volts = replace(starts, actions=10 * starts.actions)
+    imagined = imagine(model, root, volts, margin=10.0)
+    returns = sequence_returns(imagined, jnp.zeros(2), jnp.array([[[-1.0]], [[0.5]]]))
+    assert returns[0] == -jnp.inf
+    env = ModelEnv(model, root, volts, num_envs=1, margin=10.0)
+    env.reset(seed=0)
+    with pytest.raises(InputError, match="The reward is not a finite number at a state that the model reaches"):
+        env.step(np.array([[-10.0]], np.float32))
+
+
 def test_random_shooting_takes_the_best_of_what_it_tries(imagination):
     planner, state, key = RandomShooting(imagination, 1, num_sequences=30, horizon=3), np.array([0.5, -0.4]), jax.random.key(4)
     action, _ = decide(planner, jnp.asarray(state, jnp.float32), planner.start(), key)
@@ -120,8 +167,8 @@ def trained(tmp_path_factory):
         model = LinearModel(jnp.asarray(TRANSITION, jnp.float32), jnp.asarray(CONTROL, jnp.float32))
         starts = random_episodes([50], state_size=2, action_size=1, dtype=np.float32)
 
-        def env():
-            return ModelEnv(model, reward, starts, num_envs=10, rollout_steps=20, margin=2.0)
+        def env(earned=reward):
+            return ModelEnv(model, earned, starts, num_envs=10, rollout_steps=20, margin=2.0)
 
         def interrupt(steps):
             if steps > 150:
@@ -148,8 +195,10 @@ def test_a_folder_of_another_training_is_refused(trained):
     *_, folder, env = trained
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
         train_on_model(env(), num_steps=300, stage_steps=100, seed=1, folder=folder)
-    with pytest.raises(InputError, match="each must be a multiple of the next"):
+    with pytest.raises(InputError, match="305 steps in 10 rollouts at once: give a multiple of that"):
         train_on_model(env(), num_steps=305, stage_steps=100, seed=0)
+    with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
+        train_on_model(env(lambda s, a, n: 2 * reward(s, a, n)), num_steps=300, stage_steps=100, seed=0, folder=folder)
 
 
 def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):

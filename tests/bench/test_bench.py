@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from multistep.bench import agents
+from multistep.bench.agents import AgentsBenchConfig
 from multistep.bench.training import TRUSTED_CPU_SHARE, _speed_summary
 
 
@@ -114,4 +116,32 @@ def test_agents_bench_leaves_its_four_ratios(tmp_path):
     run("agents", *words, folder=tmp_path)
     summary = json.loads((tmp_path / "b" / "summary.json").read_text())
     for name in ("sac_of_floor", "sac_over_sb3", "mpc_over_gemm_time", "model_env_of_gemm"):
-        assert summary[name] > 0
+        assert 0 < summary[name] < 100
+
+
+def test_the_ratios_of_the_agents_bench():
+    """Medians of the undisturbed rows: rates are inverse times, how much slower is times as they are."""
+    ratios = {
+        "sac_of_floor": (1.25, 0.8),
+        "sac_over_sb3": (2.0, 2.0),
+        "mpc_over_gemm_time": (1.5, 1.5),
+        "model_env_of_gemm": (4.0, 0.25),
+    }
+    rows = [
+        {"comparison": name, "time_ratio": time_ratio * factor, "seconds": 3.0, "cpu_share": share}
+        for name, (time_ratio, _) in ratios.items()
+        for factor, share in ((0.5, 1.0), (1.0, 1.0), (2.0, 1.0), (9.0, 0.5), (9.0, 0.5))
+    ]
+    summary = agents._summary(rows, AgentsBenchConfig(sac_calls=6, decisions=30))
+    for name, (_, expected) in ratios.items():
+        assert summary[name] == pytest.approx(expected)
+    assert summary["sac_of_floor_range"] == pytest.approx([0.4, 1.6])
+    assert summary["sac_updates_per_second"] == pytest.approx(200)
+    assert summary["decision_milliseconds"] == pytest.approx(100)
+    assert summary["undisturbed"] == pytest.approx(0.6)
+
+
+def test_the_yardstick_does_as_many_operations_as_it_says():
+    work, operations = agents._gemm(500, 1e9)
+    assert operations == pytest.approx(0.5e9, rel=0.2)
+    work()

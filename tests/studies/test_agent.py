@@ -13,7 +13,7 @@ import pytest
 from multistep.agents.acting import act
 from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
-from multistep.data import save
+from multistep.data import load, save
 from multistep.dynamics import NetworkConfig, load_model, save_model
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar
@@ -105,7 +105,6 @@ def test_evaluation_is_acting_in_the_real_environment(folder):
     from sbx import SAC
 
     from multistep.agents.imagination import imagine
-    from multistep.data import load
 
     summary = run_evaluate(_evaluate(folder))
     rows = pl.read_csv(folder / "evaluate" / "rows.csv")
@@ -154,6 +153,7 @@ def test_own_rewards_by_name(folder, tmp_path, monkeypatch):
         ({"state": (1.0, 2.0)}, "The state has 2 numbers, the model 5"),
         ({"steps": 0}, "plan at least 1"),
         ({"num_sequences": 0}, "give at least 1 of each"),
+        ({"seed": -1}, "a seed of 0 or more"),
         ({"planner": "guided"}, "The guided planner needs an agent"),
     ],
 )
@@ -170,5 +170,21 @@ def test_an_agent_of_another_model_is_refused(folder, tmp_path):
         run_plan(replace(_plan(folder, agent=folder / "agent" / "agent.zip"), model=(tmp_path / "other.safetensors",)))
     with pytest.raises(InputError, match=r"There is no file .*missing.zip"):
         run_plan(_plan(folder, agent=tmp_path / "missing.zip"))
+    (tmp_path / "agent.json").write_text("{")
+    (tmp_path / "agent.zip").write_bytes((folder / "agent" / "agent.zip").read_bytes())
+    with pytest.raises(InputError, match=r"agent.json is damaged: delete it"):
+        run_plan(_plan(folder, agent=tmp_path / "agent.zip"))
+    (tmp_path / "agent.json").unlink()
+    volts = load(folder / "episodes.npz")
+    save(replace(volts, actions=5 * volts.actions), tmp_path / "volts.npz")
+    with pytest.raises(InputError, match="have another range than the data's: name its own --starts"):
+        run_plan(replace(_plan(folder, agent=tmp_path / "agent.zip"), starts=(str(tmp_path / "volts.npz"),)))
+    with pytest.raises(InputError, match=r"episodes.npz is not an agent that sbx can load"):
+        run_plan(_plan(folder, agent=folder / "episodes.npz"))
+    for options in ({"steps": 0}, {"steps": 1001}, {"episodes": 0}):
+        with pytest.raises(InputError, match="Act at least 1 episode, of 1 to 1000 steps"):
+            run_evaluate(_evaluate(folder, **options))
+    with pytest.raises(InputError, match="The noise is nan"):
+        run_evaluate(_evaluate(folder, noise=float("nan")))
     with pytest.raises(InputError, match="Evaluating needs an environment to act in"):
         run_evaluate(_evaluate(folder, task=None, reward="own_rewards:upright"))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from multistep.agents import model_free
-from multistep.studies.collect_dataset import collect
-from multistep.tasks import CARTPOLE
+from multistep.studies import collect_dataset
+from multistep.studies.collect_dataset import CollectConfig, collect, run_collect
+from multistep.tasks import CARTPOLE, cache
 from multistep.tasks.cache import cached
 from multistep.tasks.catalogue import AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy
 
@@ -24,6 +25,24 @@ def test_random_is_what_the_task_collects(tmp_path):
     with np.load(collect(dataset, tmp_path)) as kept:
         np.testing.assert_array_equal(kept["states"], SHORT.collect_random(4, key=jax.random.key(3)).states)
     assert cached(dataset, tmp_path).num_episodes == 4
+
+
+def test_anew_makes_it_again(tmp_path, monkeypatch):
+    made = []
+
+    def loop(task, recipe, *, num_episodes, folder, on_episode):
+        made.append(folder)
+        folder.mkdir(parents=True)
+        return SHORT.collect_random(num_episodes, key=jax.random.key(len(made)))
+
+    monkeypatch.setattr(collect_dataset, "collect_online", loop)
+    monkeypatch.setattr(cache, "SHIPPED", ())
+    config = CollectConfig("swimmer/mixed_replay", cache=tmp_path)
+    assert not run_collect(config)["was_present"]
+    assert run_collect(config)["was_present"]
+    assert not run_collect(replace(config, anew=True))["was_present"]
+    assert len(made) == 2
+    assert not made[0].exists()  # what a loop leaves on its way is gone once the dataset is there
 
 
 def test_replay_and_rollouts_share_one_training(tmp_path, monkeypatch):

@@ -27,10 +27,17 @@ def agent(*returns):
 def test_a_bar_is_the_mean_of_all_episodes():
     row = group_row(0.01, "uniform", MODEL, [agent(100.0, 200.0), agent(300.0, 400.0)])
     assert (row["return_mean"], row["episodes"], row["agents"]) == (250.0, 4, 2)
-    half = 1.959964 * np.std([100, 200, 300, 400], ddof=1) / 2
+    half = 1.959964 * np.std([150, 350], ddof=1) / np.sqrt(2)  # over the two agents
     assert row["return_low"] == pytest.approx(250 - half)
     assert row["return_high"] == pytest.approx(250 + half)
     assert row["weights"] == "exponential:0.3"
+
+
+def test_the_interval_of_one_agent_is_over_its_episodes():
+    row = group_row(0.01, "uniform", MODEL, [agent(100.0, 200.0, 300.0) | {"r2bar": "-inf"}])
+    half = 1.959964 * np.std([100, 200, 300], ddof=1) / np.sqrt(3)
+    assert row["return_high"] == pytest.approx(200 + half)
+    assert row["r2bar_50"] == -np.inf
 
 
 def test_the_best_is_chosen_and_reported_on_different_episodes():
@@ -60,9 +67,12 @@ def test_smoke_runs_and_resumes(tmp_path):
     assert bars["weights"][1] == max(fits, key=fits.get)
     assert bars["weights"][2] == "exponential:1"
     ours = next(row for row in rows if row["kind"] == "agent" and row["horizon"] == 5)
+    assert summary["complete"]
     assert summary["default"]["0.01"] == pytest.approx(np.mean(ours["returns"]))
     assert "in the default model" in dynamic_sentence(summary)
     assert dynamic_table(tmp_path / "out").row_count == 5
     assert draw_dynamic(tmp_path / "out").exists()
+    with pytest.raises(InputError, match="must be different numbers"):
+        DynamicConfig(noise=(0.01, 0.01))
     with pytest.raises(InputError, match="another scale or seed"):
         run_dynamic(DynamicConfig(scale="quick", out=tmp_path / "out"))

@@ -28,7 +28,7 @@ class Rollouts(eqx.Module):
     key: Key
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """What one step of every rollout came to."""
 
     next_states: Float[Array, "rollouts state"]
@@ -54,6 +54,8 @@ class Imagination(eqx.Module):
     high: Float[Array, " state"]
     action_low: Float[Array, " action"]
     action_high: Float[Array, " action"]
+    worst_reward: Scalar
+    """The lowest reward in the data, or 0 if none is negative: what a step earns once the model has left the range."""
     num_members: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
 
@@ -67,15 +69,19 @@ class Imagination(eqx.Module):
         """Actions from shares of their range: -1 is its low end, 1 its high end."""
         return self.action_low + (shares + 1) / 2 * (self.action_high - self.action_low)
 
-    def step(self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]) -> tuple[Rollouts, Outcome]:
-        """The rollouts after one step, new ones in place of those that ended, and what the step came to."""
+    def step(self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]) -> tuple[Rollouts, StepResult]:
+        """The rollouts after one step, new ones in place of those that ended, and what the step came to.
+
+        A rollout that leaves is charged the worst reward for all of the steps it had left: ending early must not pay.
+        """
         kept, rewards, left = self.try_actions(rollouts.states, actions)
         steps = rollouts.steps + 1
-        outcome = Outcome(kept, rewards, left, steps >= self.rollout_steps)
+        rewards += jnp.where(left, self.worst_reward * (self.rollout_steps - steps), 0)
+        result = StepResult(kept, rewards, left, steps >= self.rollout_steps)
         fresh = self.start(len(kept), rollouts.key)
-        ended = left | outcome.truncated
+        ended = left | result.truncated
         states = jnp.where(ended[:, None], fresh.states, kept)
-        return Rollouts(states, jnp.where(ended, 0, steps), fresh.key), outcome
+        return Rollouts(states, jnp.where(ended, 0, steps), fresh.key), result
 
     def try_actions(
         self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
@@ -117,9 +123,10 @@ def imagine(
         raise InputError(f"Rollouts of {rollout_steps} steps, margin {margin}: give 1 step or more, and a margin of 0 or more.")
     low, high = starts.states.min(axis=0), starts.states.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
+    worst_reward = min(0.0, _check_reward(reward, starts))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
     action_low, action_high = _action_range(starts)
-    found = Imagination(
+    return Imagination(
         members=stacked,
         reward=reward,
         starts=jnp.asarray(starts.states, float),
@@ -127,16 +134,20 @@ def imagine(
         high=jnp.asarray(high + margin * width, float),
         action_low=jnp.asarray(action_low, float),
         action_high=jnp.asarray(action_high, float),
+        worst_reward=jnp.asarray(worst_reward, float),
         num_members=len(members),
         rollout_steps=rollout_steps,
     )
-    _check_reward(reward, starts)
-    return found
 
 
 def fingerprint_of(imagination: Imagination, *settings: int) -> str:
-    """A digest of models, starts, range and settings: what a training in them depends on."""
+    """A digest of models, reward, starts, range and settings: what a training in them depends on."""
     digest = hashlib.sha256(repr((settings, imagination.rollout_steps, imagination.num_members)).encode())
+    state, action = imagination.low, imagination.action_low
+    program = jax.make_jaxpr(imagination.reward)(state, action, state)  # an edited reward is another one
+    digest.update(str(program.jaxpr).encode())
+    for constant in program.consts:
+        digest.update(np.ascontiguousarray(constant).data)
     for leaf in jax.tree.leaves(imagination):
         digest.update(np.ascontiguousarray(leaf).data)
     return digest.hexdigest()
@@ -162,13 +173,21 @@ def _check_members(members: Sequence[AbstractModel], starts: Episodes) -> None:
                     f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the start states' data "
                     f"{len(have)} ({', '.join(have)}): give a model and data of the same task."
                 )
+            if sorted(expected) == sorted(have) and tuple(expected) != tuple(have):
+                raise InputError(
+                    f"The model's {what}s are {', '.join(expected)}, the data's {', '.join(have)}: give them in the same order."
+                )
+    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(model)] for model in members]
+    alike = all(jax.tree.structure(model) == jax.tree.structure(members[0]) for model in members)
+    if not alike or any(shape != shapes[0] for shape in shapes):
+        raise InputError("The models of an ensemble must have networks of the same shape, and the same states and actions.")
 
 
-def _check_reward(reward: Reward, starts: Episodes, most: int = 1000) -> None:
-    """Try the reward on transitions of the data: it must give one finite number each."""
-    before = np.concatenate([starts[number].states[:-1] for number in range(len(starts))])[:most]
-    after = np.concatenate([starts[number].states[1:] for number in range(len(starts))])[:most]
-    given = [jnp.asarray(values, float) for values in (before, starts.actions[:most], after)]
+def _check_reward(reward: Reward, starts: Episodes) -> float:
+    """Try the reward on the transitions of the data: it must give one finite number each. The lowest is returned."""
+    before = np.concatenate([starts[number].states[:-1] for number in range(len(starts))])
+    after = np.concatenate([starts[number].states[1:] for number in range(len(starts))])
+    given = [jnp.asarray(values, float) for values in (before, starts.actions, after)]
     name = getattr(reward, "__name__", "reward")
     try:
         shape = jax.eval_shape(reward, *(values[0] for values in given))
@@ -183,3 +202,4 @@ def _check_reward(reward: Reward, starts: Episodes, most: int = 1000) -> None:
     if not np.isfinite(rewards).all():
         row = int(np.flatnonzero(~np.isfinite(rewards))[0])
         raise InputError(f"The reward {name} is {rewards[row]} at step {row + 1} of the data: it must be a finite number.")
+    return float(rewards.min())

@@ -1,5 +1,6 @@
 """Soft actor-critic on a learned model: sbx's SAC with its defaults, on many rollouts of `ModelEnv` at once."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,22 +34,22 @@ def train_on_model(
     """
     from multistep.agents.model_vec_env import ModelVecEnv
 
-    stage_steps = min(stage_steps, num_steps)
-    if num_steps < 1 or num_steps % stage_steps or stage_steps % env.num_envs:
-        raise InputError(
-            f"{num_steps} steps in stages of {stage_steps} with {env.num_envs} rollouts at once: each must be a multiple of "
-            "the next."
-        )
-    agent = sbx_sac()("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=0)
+    if num_steps < 1 or num_steps % env.num_envs:
+        raise InputError(f"{num_steps} steps in {env.num_envs} rollouts at once: give a multiple of that, 1 or more.")
+    if seed < 0:
+        raise InputError(f"The seed is {seed}: it must be 0 or more.")
+    stage_steps = max(1, stage_steps // env.num_envs) * env.num_envs
+    agent = sbx_sac()("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=seed)
     stages_done = 0
     if folder is not None:
         claim(folder, fingerprint_of(env.imagination, num_steps, stage_steps, env.num_envs, seed))
         agent, stages_done = last_checkpoint(folder, agent)
     on_steps(agent.num_timesteps)
-    for stage in range(stages_done, num_steps // stage_steps):
+    for stage in range(stages_done, math.ceil(num_steps / stage_steps)):
         agent.set_random_seed(stage_seed(seed, stage))
         agent._last_obs = None  # so that the stage starts with rollouts of its own seed
-        agent.learn(stage_steps, callback=reporter(on_steps), reset_num_timesteps=False)
+        steps = min(stage_steps, num_steps - stage * stage_steps)
+        agent.learn(steps, callback=reporter(on_steps), reset_num_timesteps=False)
         on_stage(agent)
         if folder is not None:
             keep_checkpoint(folder, agent, stage + 1)

@@ -32,8 +32,9 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     ```
     `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn uniformly from `starts`
     and are truncated after `rollout_steps`. States are kept within the range of `starts`, widened by `margin` times its
-    width on both sides: a rollout that leaves it is terminated there, and counted in `num_left`. A rollout that ends starts
-    anew in the same step, with its last state in `infos["final_obs"]`. Actions are within -1 and 1, or within the range of
+    width on both sides: a rollout that leaves it is terminated there, and counted in `num_left`; where rewards are negative, it
+    is charged the lowest of the data for all of its remaining steps. A rollout that ends starts anew in the same step, with
+    its last state in `infos["final_obs"]`. Actions are within -1 and 1, or within the range of
     those of `starts` if some there are beyond.
     """
 
@@ -80,10 +81,16 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
             raise gymnasium.error.ResetNeeded("Call reset before the first step.")
         inside = np.clip(actions, self.imagination.action_low, self.imagination.action_high)
         clipped = jnp.asarray(inside, rollouts.states.dtype)
-        rollouts, outcome = _step(self.imagination, rollouts, clipped)
+        rollouts, result = _step(self.imagination, rollouts, clipped)
         self._rollouts = rollouts
-        next_states, rewards, left, truncated = map(np.array, outcome)
+        next_states, rewards, left, truncated = map(np.array, result)
         moment = Moment(np.array(rollouts.states), next_states, rewards, left, truncated & ~left)
+        if not np.isfinite(rewards).all():
+            where = next_states[np.flatnonzero(~np.isfinite(rewards))[0]]
+            raise InputError(
+                f"The reward is not a finite number at a state that the model reaches ({np.array2string(where, precision=4)}): "
+                "make it finite everywhere."
+            )
         self.num_left += int(left.sum())
         self.num_ended += int(moment.ended.sum())
         return moment

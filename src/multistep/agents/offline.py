@@ -87,8 +87,7 @@ class AgentJob(AbstractJob):
             return {"outcome": str(Outcome.DIVERGED), "reason": "the training of the model diverged", "returns": []}
         clock.append(time.perf_counter())
         env = ModelEnv(model, TASKS[self.task].reward, train, num_envs=self.budget.num_envs)
-        stage_steps = min(10_000, self.budget.sac_steps)
-        agent = train_on_model(env, num_steps=self.budget.sac_steps, stage_steps=stage_steps, seed=self._seed)
+        agent = train_on_model(env, num_steps=self.budget.sac_steps, seed=self._seed)
         clock.append(time.perf_counter())
         planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
         returns = [self._act(planner, number, data.noise) for number in range(self.budget.num_episodes)]

@@ -59,7 +59,7 @@ def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> 
     env = ModelEnv(_fit(episodes, loop, seed), task.reward, episodes, num_envs=loop.num_envs)
     fewest, most = (steps // loop.num_envs for steps in loop.sac_steps)
     num_steps = loop.num_envs * int(np.random.default_rng(seed).integers(fewest, most, endpoint=True))
-    agent = train_on_model(env, num_steps=num_steps, stage_steps=num_steps, seed=seed)
+    agent = train_on_model(env, num_steps=num_steps, seed=seed)
     planner = PolicyGuided(env.imagination, policy_of(agent), loop.num_sequences, loop.plan_horizon)
     acted = act(planner, task, seed=seed)
     return Episodes.of([acted.episode], state_names=task.state_names, action_names=task.action_names)

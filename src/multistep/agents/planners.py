@@ -52,20 +52,22 @@ class PolicyGuided(AbstractPlanner[None]):
 
     def decide(self, state: State, memory: None, key: Key) -> tuple[Action, None]:
         first_key, rollout_key = jax.random.split(key)
-        states = jnp.broadcast_to(state, (self.num_sequences, state.size))
-        first = self.policy.sample(states, first_key)
+        first = self.policy.sample(jnp.broadcast_to(state, (self.num_sequences, state.size)), first_key)
+        tried = jnp.tile(first, (self.imagination.num_members, 1))  # every model of an ensemble tries all of them
+        states = jnp.broadcast_to(state, (len(tried), state.size))
+        worst = self.imagination.worst_reward
 
         def advance(carried: tuple[States, Actions, Flags], step_key: Key) -> tuple[tuple[States, Actions, Flags], Array]:
             states, actions, going = carried
             states, rewards, left = self.imagination.try_actions(states, self.imagination.in_range(actions))
-            return (states, self.policy.sample(states, step_key), going & ~left), jnp.where(going, rewards, 0)
+            return (states, self.policy.sample(states, step_key), going & ~left), jnp.where(going, rewards, worst)
 
-        started = (states, first, jnp.ones(self.num_sequences, bool))
+        started = (states, tried, jnp.ones(len(tried), bool))
         (last, last_actions, going), rewards = jax.lax.scan(advance, started, jax.random.split(rollout_key, self.horizon))
         discounts = self.policy.discount ** jnp.arange(self.horizon + 1, dtype=states.dtype)
-        value = jnp.where(going, self.policy.value(last, last_actions), 0)
+        value = jnp.where(going, self.policy.value(last, last_actions), worst / (1 - self.policy.discount))
         returns = discounts @ jnp.concatenate([rewards, value[None]])
-        return self.imagination.in_range(first[jnp.argmax(returns)]), None
+        return self.imagination.in_range(first[jnp.argmax(_over_members(returns, self.num_sequences))]), None
 
 
 class RandomShooting(AbstractPlanner[None]):
@@ -119,13 +121,23 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
 def sequence_returns(
     imagination: Imagination, state: State, sequences: Float[Array, "sequences horizon action"]
 ) -> Float[Array, " sequences"]:
-    """Sum of rewards along each sequence of actions from the state, up to where the model leaves its range."""
+    """Sum of rewards along each sequence of actions from the state, averaged over the models of an ensemble.
+
+    Once the model has left its range, a step earns the worst reward of the data, or nothing.
+    """
+    tried = jnp.tile(sequences, (imagination.num_members, 1, 1))
 
     def advance(carried: tuple[States, Flags], actions: Actions) -> tuple[tuple[States, Flags], Array]:
         states, going = carried
         states, rewards, left = imagination.try_actions(states, imagination.in_range(actions))
-        return (states, going & ~left), jnp.where(going, rewards, 0)
+        return (states, going & ~left), jnp.where(going, rewards, imagination.worst_reward)
 
-    started = (jnp.broadcast_to(state, (len(sequences), state.size)), jnp.ones(len(sequences), bool))
-    _, rewards = jax.lax.scan(advance, started, sequences.swapaxes(0, 1))
-    return rewards.sum(axis=0)
+    started = (jnp.broadcast_to(state, (len(tried), state.size)), jnp.ones(len(tried), bool))
+    _, rewards = jax.lax.scan(advance, started, tried.swapaxes(0, 1))
+    return _over_members(rewards.sum(axis=0), len(sequences))
+
+
+def _over_members(returns: Float[Array, " tried"], num_sequences: int) -> Float[Array, " sequences"]:
+    """Mean return of each sequence over the models; one that is not a number is never the best."""
+    means = returns.reshape(-1, num_sequences).mean(axis=0)
+    return jnp.where(jnp.isfinite(means), means, -jnp.inf)

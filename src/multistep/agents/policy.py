@@ -33,10 +33,6 @@ class Policy(eqx.Module):
         """Actions drawn from the policy, within -1 and 1."""
         return self._act(self.actor, states).sample(seed=key)
 
-    def mode(self, states: States) -> Actions:
-        """The policy's most likely actions."""
-        return self._act(self.actor, states).mode()
-
     def value(self, states: States, actions: Actions) -> Float[Array, " batch"]:
         """The lower of the two critics' values of actions in states."""
         return jnp.min(self._criticise(self.critics, states, actions), axis=0)[:, 0]
@@ -50,9 +46,10 @@ def policy_of(agent: "SAC") -> Policy:
 
 def load_agent(path: Path, *, state_size: int, action_size: int) -> "SAC":
     """An agent from the file that sbx saved it to, if it is for states and actions of these sizes."""
+    sac = sbx_sac()
     try:
-        agent = sbx_sac().load(path)
-    except (OSError, ValueError, KeyError) as error:
+        agent = sac.load(path)
+    except Exception as error:  # a zip of whatever else raises whatever
         raise InputError(f"{path} is not an agent that sbx can load: {reason_of(error)}.") from error
     found = spaces.flatdim(agent.observation_space), spaces.flatdim(agent.action_space)
     if found != (state_size, action_size):

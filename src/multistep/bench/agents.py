@@ -38,11 +38,11 @@ class AgentsBenchConfig:
     """Folder for the results."""
     rounds: int = 7
     """Times that everything is measured, in turn; the summary takes medians."""
-    sac_calls: int = 10
+    sac_calls: int = 6
     """Calls of the environment in one measurement of SAC, each with 100 rollouts and 100 gradient steps."""
-    decisions: int = 10
+    decisions: int = 20
     """Decisions of one measurement."""
-    env_steps: int = 50
+    env_steps: int = 200
     """Steps of 1000 model environments in one measurement."""
 
 
@@ -57,64 +57,61 @@ def run_agents_bench(config: AgentsBenchConfig) -> dict[str, Any]:
 
 
 def _measure(config: AgentsBenchConfig) -> list[Row]:
-    """One row per round and item; every item has a bare product before and after it."""
+    """One row per round and comparison: a work, and its yardstick right before and after it, for the machine's speed drifts."""
     warnings.simplefilter("ignore")
-    model, env = _model(), _env(100)
-    gemm, gemm_operations = gemm_work(4000)
-    items: dict[str, tuple[Work, float]] = {
-        "floor": (sac_floor_work(100 * config.sac_calls), 0.0),
-        "sac": (_sbx_work(env, config.sac_calls), 0.0),
-        "sb3": (_sb3_work(_env(100), max(1, config.sac_calls // 4)), 0.0),
-        "decision": _decision_work(env, config.decisions),
-        "model_env": _env_work(model, config.env_steps),
+    env = _env(100)
+    sac, floor = _sbx_work(env, config.sac_calls), sac_floor_work(100 * config.sac_calls)
+    sb3 = _sb3_work(_env(100), config.sac_calls)
+    decision, decision_operations = _decision_work(env, config.decisions)
+    steps, steps_operations = _env_work(_model(), config.env_steps)
+    comparisons: dict[str, tuple[Work, float, Work, float]] = {
+        # As many gradient steps on both sides of the first two.
+        "sac_of_floor": (sac, 1.0, floor, 1.0),
+        "sac_over_sb3": (sb3, 1.0, sac, 1.0),
+        "mpc_over_gemm_time": (decision, decision_operations, *_gemm(SEQUENCES, decision_operations)),
+        "model_env_of_gemm": (steps, steps_operations, *_gemm(ENVIRONMENTS, steps_operations)),
     }
-    for work, _ in items.values():
+    for work, _, yardstick, _ in comparisons.values():
         work()
-    gemm()
+        yardstick()
     return [
-        {"round": n, "item": name, **_beside(gemm, gemm_operations, *item)}
+        {"round": n, "comparison": name, **_compare(*comparison)}
         for n in range(config.rounds)
-        for name, item in items.items()
+        for name, comparison in comparisons.items()
     ]
 
 
-def _beside(gemm: Work, gemm_operations: float, work: Work, operations: float) -> Row:
-    before, during, after = (timed(each) for each in (gemm, work, gemm))
+def _gemm(num_rows: int, operations: float) -> tuple[Work, float]:
+    """Bare products with so many rows, about half as much work as they are compared with."""
+    return gemm_work(max(1, int(operations / (4.0 * num_rows * HIDDEN**2))), num_rows=num_rows)
+
+
+def _compare(work: Work, operations: float, yardstick: Work, yardstick_operations: float) -> Row:
+    before, during, after = (timed(each) for each in (yardstick, work, yardstick))
+    yardstick_seconds = (before["seconds"] + after["seconds"]) / 2
     return {
         "seconds": during["seconds"],
-        "gemm_gflops": 2 * gemm_operations / (before["seconds"] + after["seconds"]) / 1e9,
-        "gflops": operations / during["seconds"] / 1e9,
+        "yardstick_seconds": yardstick_seconds,
+        "time_ratio": (during["seconds"] / operations) / (yardstick_seconds / yardstick_operations),
         "cpu_share": min(each["cpu_share"] for each in (before, during, after)),
     }
 
 
 def _summary(rows: list[Row], config: AgentsBenchConfig) -> dict[str, Any]:
-    """Medians over the undisturbed measurements, or over all if there is none."""
-    trusted = [row for row in rows if row["cpu_share"] >= TRUSTED_CPU_SHARE]
-
-    def median(item: str, value: Any) -> float:
-        mine = [row for row in trusted if row["item"] == item] or [row for row in rows if row["item"] == item]
-        return statistics.median(value(row) for row in mine)
-
-    # Times in units of the bare product's, so that a drift of the machine's speed cancels.
-    def cost(item: str) -> float:
-        return median(item, lambda row: row["seconds"] * row["gemm_gflops"])
-
-    def of_gemm(item: str) -> float:
-        return median(item, lambda row: row["gflops"] / row["gemm_gflops"])
-
-    steps, sb3_steps = config.sac_calls, max(1, config.sac_calls // 4)
-    return {
-        "sac_of_floor": cost("floor") / cost("sac"),
-        "sac_over_sb3": (cost("sb3") / sb3_steps) / (cost("sac") / steps),
-        "mpc_over_gemm_time": 1 / of_gemm("decision"),
-        "model_env_of_gemm": of_gemm("model_env"),
-        "sac_updates_per_second": 100 * steps / median("sac", lambda row: row["seconds"]),
-        "floor_updates_per_second": 100 * steps / median("floor", lambda row: row["seconds"]),
-        "sb3_updates_per_second": 100 * sb3_steps / median("sb3", lambda row: row["seconds"]),
-        "decision_milliseconds": 1000 * median("decision", lambda row: row["seconds"]) / config.decisions,
-        "gemm_gflops": statistics.median(row["gemm_gflops"] for row in trusted or rows),
-        "measurements": {"all": len(rows), "undisturbed": len(trusted)},
+    """Medians, lowest and highest over the undisturbed measurements, or over all if there is none."""
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(row["comparison"] for row in rows):
+        mine = [row for row in rows if row["comparison"] == name]
+        trusted = [row for row in mine if row["cpu_share"] >= TRUSTED_CPU_SHARE] or mine
+        ratios = [1 / row["time_ratio"] if name.endswith(("of_floor", "of_gemm")) else row["time_ratio"] for row in trusted]
+        found[name] = statistics.median(ratios)
+        found[f"{name}_range"] = [min(ratios), max(ratios)]
+        found[f"{name}_seconds"] = statistics.median(row["seconds"] for row in trusted)
+    return found | {
+        "sac_updates_per_second": 100 * config.sac_calls / found["sac_of_floor_seconds"],
+        "sb3_updates_per_second": 100 * config.sac_calls / found["sac_over_sb3_seconds"],
+        "decision_milliseconds": 1000 * found["mpc_over_gemm_time_seconds"] / config.decisions,
+        "undisturbed": sum(row["cpu_share"] >= TRUSTED_CPU_SHARE for row in rows) / len(rows),
     }
 
 

@@ -60,13 +60,13 @@ def scoring_work(episodes: Episodes) -> tuple[Work, float]:
     return lambda: _discard(score(model, episodes, horizon=SCORE_HORIZON)), 2.0 * MULTIPLICATIONS * num_steps
 
 
-def gemm_work(num_products: int, num_weights: int = 1) -> tuple[Work, float]:
-    """A chain of bare products of a 64 x 256 matrix with 256 x 256 weights, one and the same or several in turn."""
+def gemm_work(num_products: int, num_weights: int = 1, num_rows: int = BATCH_SIZE) -> tuple[Work, float]:
+    """A chain of bare products of a matrix of 256 columns with 256 x 256 weights, one and the same or several in turn."""
     key = jax.random.key(0)
     weights = jax.random.normal(key, (num_weights, HIDDEN, HIDDEN)) / np.sqrt(HIDDEN)
-    batch = jax.random.normal(key, (BATCH_SIZE, HIDDEN))
+    batch = jax.random.normal(key, (num_rows, HIDDEN))
     rounds = max(1, num_products // num_weights)
-    return lambda: _discard(_products(batch, weights, rounds=rounds)), 2.0 * BATCH_SIZE * HIDDEN**2 * num_weights * rounds
+    return lambda: _discard(_products(batch, weights, rounds=rounds)), 2.0 * num_rows * HIDDEN**2 * num_weights * rounds
 
 
 def timed(work: Work) -> dict[str, float]:

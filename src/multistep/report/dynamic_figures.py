@@ -14,12 +14,14 @@ from multistep.report.drawing import COLOURS, figure_file, read_rows
 
 def dynamic_sentence(summary: dict[str, Any]) -> str:
     def returns(name: str) -> str:
-        return ", ".join(f"{value:.0f} at {float(noise):.0%} noise" for noise, value in summary[name].items())
+        return ", ".join(f"{value:.0f} at {_percent(noise)} noise" for noise, value in summary[name].items())
 
     return (
         f"Mean return of agents in the one-step model: {returns('one_step')} (the paper: near "
         f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default model: "
-        f"{returns('default')}. SAC took {summary['budget']['sac_steps']} steps in every model (the paper: 500000)."
+        f"{returns('default')}. SAC took {summary['sac_steps']} steps in every model (the paper: 500000); the paper's models "
+        f"were trained for {summary['epochs_of_paper_models']} epochs; {summary['agents_per_model']} agent(s) per model, "
+        f"{summary['episodes_per_agent']} episodes each."
     )
 
 
@@ -29,7 +31,7 @@ def dynamic_table(out: Path) -> Table:
     for row in _read(out).iter_rows(named=True):
         interval = f"{row['return_low']:.0f} to {row['return_high']:.0f}" if row["episodes"] > 1 else ""
         table.add_row(
-            f"{row['noise']:.0%}",
+            _percent(row["noise"]),
             row["variant"],
             str(row["horizon"]),
             row["weights"],
@@ -57,12 +59,16 @@ def draw_dynamic(out: Path) -> Path:
             axes.bar(places, np.where(np.isfinite(means), means, 0), yerr=ends, color=colours, capsize=3, width=0.7)
             names = [f"h = {row['horizon']}\n{_weights(row)}" for row in bars.iter_rows(named=True)]
             axes.set_xticks(places, names, fontsize=7)
-            axes.set(ylabel="return", title=f"{noise:.0%} noise", ylim=(0, 1000))
+            axes.set(ylabel="return", title=f"{_percent(noise)} noise", ylim=(0, 1000))
             axes.grid(axis="y", alpha=0.3)
             if math.isclose(noise, 0):
                 axes.axhline(paper, color="0.3", linewidth=0.8, linestyle="--", label="the paper's one-step model, about")
                 axes.legend(fontsize=7, loc="upper left")
     return path
+
+
+def _percent(noise: float | str) -> str:
+    return f"{100 * float(noise):g} %"
 
 
 def _weights(row: dict[str, Any]) -> str:

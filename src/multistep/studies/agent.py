@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 PlannerName = Literal["guided", "cem", "random"]
 AGENT = "agent.zip"
 ABOUT_AGENT = "agent.json"
+CHECKPOINTS = "checkpoints"
+COMMAND_TRAIN = "agent train"
 
 
 @dataclass(frozen=True)
@@ -136,19 +138,22 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
         rollout_steps=config.rollout_steps,
         margin=config.margin,
     )
-    check_run(config.out, "agent train")
-    log = RowLog(config.out / "stages.jsonl")
+    check_run(config.out, COMMAND_TRAIN)
+    if not (config.out / "config.json").exists():  # that of a training under way stays: another one is refused below
+        open_run(config.out, COMMAND_TRAIN, config)
+    log = RowLog(config.out / CHECKPOINTS / "stages.jsonl")
     with log.writing(), _progress() as progress:
         bar = progress.add_task("SAC in the model, steps", total=config.steps)
 
         def keep(agent: "SAC") -> None:
             log.append({"steps": agent.num_timesteps, **_about_rollouts(env, agent)})
+            env.num_left = env.num_ended = 0
 
         agent = train_on_model(
             env,
             num_steps=config.steps,
             seed=config.seed,
-            folder=config.out / "checkpoints",
+            folder=config.out / CHECKPOINTS,
             on_steps=lambda steps: progress.update(bar, completed=steps),
             on_stage=keep,
         )
@@ -156,8 +161,13 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
     write_json(config.out / ABOUT_AGENT, {"model": _digest(given.models), "steps": agent.num_timesteps})
     # A stage that was killed before its checkpoint is trained again, and has two rows.
     curve = list({row["steps"]: row for row in log.read()}.values())
-    summary = {"steps": agent.num_timesteps, "agent": config.out / AGENT, **curve[-1]}
-    write_run(config.out, "agent train", config, curve, summary)
+    summary = {
+        "agent": config.out / AGENT,
+        "steps": agent.num_timesteps,
+        "rollout_return": curve[-1]["rollout_return"],
+        "left_share": sum(row["left"] for row in curve) / max(1, sum(row["ended"] for row in curve)),
+    }
+    write_run(config.out, COMMAND_TRAIN, config, curve, summary)
     return summary
 
 
@@ -191,10 +201,11 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
     """Act in the real environment, leave one row per episode in `config.out` and return the summary."""
     if config.task is None:
         raise InputError("Evaluating needs an environment to act in: name a task with --task (and your own --reward, if any).")
-    if config.episodes < 1:
-        raise InputError(f"{config.episodes} episodes were asked for: act at least 1.")
-    if config.noise < 0:
-        raise InputError(f"The noise is {config.noise}: it must be 0 or more.")
+    longest = TASKS[config.task].episode_steps
+    if config.episodes < 1 or (config.steps is not None and not 1 <= config.steps <= longest):
+        raise InputError(f"Act at least 1 episode, of 1 to {longest} steps.")
+    if not 0 <= config.noise < float("inf"):
+        raise InputError(f"The noise is {config.noise}: it must be 0 or more, and finite.")
     given = _given(config)
     imagination, planner = _planner(config, given)
     deviation = config.noise * np.ptp(given.starts.states, axis=0).astype(np.float64)
@@ -242,7 +253,13 @@ def _given(config: InModel) -> Given:
 
 
 def _check_task(model: Model, task: str, path: Path) -> None:
-    expected, found = ((len(of.state_names), len(of.action_names)) for of in (TASKS[task], model))
+    own = TASKS[task]
+    expected, found = ((len(of.state_names), len(of.action_names)) for of in (own, model))
+    if sorted(own.state_names) == sorted(model.state_names) and own.state_names != tuple(model.state_names):
+        raise InputError(
+            f"The states of {path} are {', '.join(model.state_names)}, those of {task} {', '.join(own.state_names)}: fit a "
+            "model with them in this order."
+        )
     if expected != found:
         raise InputError(
             f"The model {path} has {found[0]} states and {found[1]} actions, the task {task} {expected[0]} and {expected[1]}: "
@@ -256,10 +273,10 @@ def _planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlann
         given.models, given.reward, given.starts, num_envs=len(given.models), margin=config.margin
     ).imagination
     sizes = {"num_sequences": config.num_sequences, "horizon": config.plan_horizon}
-    if min(sizes.values()) < 1 or config.num_sequences % len(given.models):
+    if min(sizes.values()) < 1 or config.seed < 0:
         raise InputError(
-            f"{config.num_sequences} sequences of {config.plan_horizon} steps with {len(given.models)} models: give at least 1 "
-            "of each, and a multiple of the number of models."
+            f"{config.num_sequences} sequences of {config.plan_horizon} steps, seed {config.seed}: give at least 1 of each, "
+            "and a seed of 0 or more."
         )
     kind = config.planner or ("guided" if config.agent else "cem")
     actions = given.starts.action_size
@@ -267,13 +284,18 @@ def _planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlann
         case "random":
             return imagination, RandomShooting(imagination, actions, **sizes)
         case "cem":
-            return imagination, CrossEntropy(imagination, actions, num_elites=max(1, config.num_sequences // 10), **sizes)
+            return imagination, CrossEntropy(imagination, actions, num_elites=_elites(config), **sizes)
         case "guided":
-            return imagination, PolicyGuided(imagination, policy_of(_load_agent(config, given)), **sizes)
+            return imagination, PolicyGuided(imagination, policy_of(_load_agent(config, given, imagination)), **sizes)
 
 
-def _load_agent(config: Planning, given: Given) -> "SAC":
-    """The agent, unless what is beside it says that it belongs to another model."""
+def _elites(config: Planning) -> int:
+    """A tenth of the sequences, but two at least: one alone has no spread to search in."""
+    return max(min(2, config.num_sequences), config.num_sequences // 10)
+
+
+def _load_agent(config: Planning, given: Given, imagination: Imagination) -> "SAC":
+    """The agent, unless what is beside it says that it belongs to another model, or its actions have another range."""
     if config.agent is None:
         raise InputError(
             "The guided planner needs an agent: name the agent.zip of a training with --agent, or use --planner cem."
@@ -281,9 +303,21 @@ def _load_agent(config: Planning, given: Given) -> "SAC":
     if not config.agent.exists():
         raise InputError(f"There is no file {config.agent}: name the agent.zip that 'multistep agent train' has left.")
     about = config.agent.with_name(ABOUT_AGENT)
-    if about.exists() and json.loads(about.read_text())["model"] != _digest(given.models):
+    if about.exists() and _model_of(about) != _digest(given.models):
         raise InputError(f"The agent {config.agent} was trained in another model: name the model that it was trained in.")
-    return load_agent(config.agent, state_size=given.starts.state_size, action_size=given.starts.action_size)
+    agent = load_agent(config.agent, state_size=given.starts.state_size, action_size=given.starts.action_size)
+    space: Any = agent.action_space
+    if not (np.allclose(space.low, imagination.action_low) and np.allclose(space.high, imagination.action_high)):
+        raise InputError(f"The actions of the agent {config.agent} have another range than the data's: name its own --starts.")
+    return agent
+
+
+def _model_of(about: Path) -> str:
+    """The digest of the model that an agent was trained in."""
+    try:
+        return json.loads(about.read_text())["model"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{about} is damaged: delete it, the agent is then used with any model of its sizes.") from error
 
 
 def _agent_digest(config: Planning) -> str | None:
@@ -295,12 +329,9 @@ def _digest(models: list[Model]) -> str:
 
 
 def _about_rollouts(env: ModelEnv, agent: "SAC") -> dict[str, Any]:
-    """The mean return of the last rollouts in the model, and the share of all rollouts that left the range."""
-    ended = [info["r"] for info in agent.ep_info_buffer or ()]
-    return {
-        "rollout_return": statistics.mean(ended) if ended else None,
-        "left_share": env.num_left / env.num_ended if env.num_ended else 0.0,
-    }
+    """The mean return of the last rollouts in the model, how many ended in this stage, and how many by leaving the range."""
+    returns = [info["r"] for info in agent.ep_info_buffer or ()]
+    return {"rollout_return": statistics.mean(returns) if returns else None, "ended": env.num_ended, "left": env.num_left}
 
 
 def _progress() -> Progress:

@@ -1,5 +1,6 @@
 """`multistep collect` and `multistep datasets`: the datasets of the paper."""
 
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,8 @@ class CollectConfig:
 
     name: Annotated[str, tyro.conf.Positional]
     """Name in the catalogue; `multistep datasets` lists them."""
+    anew: bool = False
+    """Make it again even if it is there; one that was interrupted goes on."""
     cache: Path | None = None
     """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
 
@@ -49,7 +52,7 @@ def run_collect(config: CollectConfig) -> dict[str, Any]:
     """Collect the dataset unless it is there already; return what is known of it."""
     dataset = find_dataset(config.name)
     started = time.perf_counter()
-    present = cached(dataset, config.cache) is not None
+    present = not config.anew and cached(dataset, config.cache) is not None
     if present:
         verified_path(dataset, config.cache)
     else:
@@ -68,7 +71,9 @@ def run_datasets(config: DatasetsConfig) -> list[dict[str, Any]]:
 
 def collect(dataset: Dataset, folder: Path | None = None) -> Path:
     """Make the dataset by its recipe and keep it."""
-    return keep_dataset(dataset, _make(dataset, datasets_folder(folder)), versions(), folder)
+    path = keep_dataset(dataset, _make(dataset, datasets_folder(folder)), versions(), folder)
+    shutil.rmtree(_loop_folder(dataset, datasets_folder(folder)), ignore_errors=True)
+    return path
 
 
 def _make(dataset: Dataset, folder: Path) -> Episodes:
@@ -110,8 +115,13 @@ def _learn_online(dataset: Dataset, loop: OnlineLoop, folder: Path) -> Episodes:
                 progress.console.print(f"{dataset.name}: episode {number}, return {total:.0f}")
 
         return collect_online(
-            dataset.task, loop, num_episodes=dataset.num_episodes, folder=folder / f"{dataset.name}_loop", on_episode=tell
+            dataset.task, loop, num_episodes=dataset.num_episodes, folder=_loop_folder(dataset, folder), on_episode=tell
         )
+
+
+def _loop_folder(dataset: Dataset, folder: Path) -> Path:
+    """Where the episodes of a loop under way are kept."""
+    return folder / f"{dataset.name}_loop"
 
 
 def _progress() -> Progress:

@@ -16,16 +16,15 @@ from multistep.losses import Exponential
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import episodes_digest, plain
+from multistep.selection.provenance import episodes_digest
 from multistep.selection.ranked import ranked_of
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import FAILED, sweep
 from multistep.selection.workers import connect
-from multistep.studies.collect_dataset import collect
 from multistep.studies.dynamic_tables import BY_R2, BY_RETURN, ONE_STEP, OURS, UNIFORM, best_by_return, group_row, verdicts
 from multistep.studies.run_folder import open_run, write_run
 from multistep.studies.scales import Scale
-from multistep.tasks.cache import cached, load_dataset
+from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import DEFAULT, PAPER, FitConfig
 
@@ -57,6 +56,10 @@ class DynamicConfig:
     """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
     out: Path = Path("runs/dynamic")
     """Folder for rows, tables and figures; a second run adds to what is there."""
+
+    def __post_init__(self) -> None:
+        if not self.noise or len(set(self.noise)) < len(self.noise) or not all(0 <= noise < 1 for noise in self.noise):
+            raise InputError("The noise scales must be different numbers from 0 to below 1, one at least.")
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,8 @@ def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
             # The main comparison first: what follows takes hours.
             chosen: list[Chosen] = [{} for _ in settings]
             agents = _train_agents(config, settings, chosen, log, client)
-            _write(config, settings, chosen, agents, log)
+            if not (config.out / "rows.csv").exists():
+                _write(config, settings, chosen, agents, log)
             chosen = [_choose_betas(config, setting, log, client) for setting in settings]
             agents = _train_agents(config, settings, chosen, log, client)
         return _write(config, settings, chosen, agents, log)
@@ -139,10 +143,15 @@ def _write(
 ) -> dict[str, Any]:
     """Leave the table and the summary of these agents."""
     groups = [row for setting, by_r2 in zip(settings, chosen, strict=True) for row in _groups(config, setting, by_r2, agents)]
-    rows = log.read()
+    rows, size = log.read(), SIZES[config.scale]
     summary = {
         "scale": config.scale,
-        "budget": plain(SIZES[config.scale].budget),
+        "complete": all(chosen),
+        "sac_steps": size.budget.sac_steps,
+        "episodes_per_agent": size.budget.num_episodes,
+        "agents_per_model": size.num_folds,
+        "epochs_of_paper_models": size.epochs,
+        "betas": size.betas,
         "seconds_of_jobs": sum(row["seconds"] for row in rows),
         "failures": [row["reason"] for row in rows if row["outcome"] == FAILED],
         **verdicts(groups),
@@ -237,9 +246,7 @@ def _uniform(model: FitConfig) -> FitConfig:
 
 
 def _setting(config: DynamicConfig, noise: float) -> Setting:
-    size, dataset = SIZES[config.scale], find_dataset(DATASET)
-    if cached(dataset, config.cache) is None:
-        collect(dataset, config.cache)
+    size = SIZES[config.scale]
     noiseless = _shortened(load_dataset(DATASET, config.cache), size)
     episodes = add_noise(noiseless, noise, key=jax.random.key(config.seed)) if noise else noiseless
     deviation = noise * np.ptp(noiseless.states, axis=0).astype(np.float64)

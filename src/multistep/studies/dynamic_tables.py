@@ -16,16 +16,15 @@ PAPER_ONE_STEP = 700.0
 
 
 def group_row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row]) -> Row:
-    """Mean return and 95 % interval over all episodes of a model's agents."""
-    returns = [value for agent in agents for value in agent.get("returns", [])]
-    return _row(noise, variant, model, agents, returns)
+    """Mean return of a model's agents, with its 95 % interval."""
+    return _row(noise, variant, model, agents, [agent.get("returns", []) for agent in agents])
 
 
 def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequence[Row]]) -> Row:
     """The model whose agents return most: chosen on the first half of their episodes, reported on the other half."""
     halves = {model: [_halves(agent.get("returns", [])) for agent in rows] for model, rows in agents.items()}
     best = max(halves, key=lambda model: _mean([value for first, _ in halves[model] for value in first]))
-    return _row(noise, variant, best, agents[best], [value for _, second in halves[best] for value in second])
+    return _row(noise, variant, best, agents[best], [second for _, second in halves[best]])
 
 
 def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
@@ -43,9 +42,12 @@ def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row], returns: Sequence[float]) -> Row:
-    low, high = mean_interval(np.asarray(returns))
-    scores = [agent["r2bar"] for agent in agents if "r2bar" in agent]
+def _row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row], by_agent: Sequence[Sequence[float]]) -> Row:
+    """The interval is over the means of agents; with one agent over its episodes, without the chance of its training."""
+    returns = [value for own in by_agent for value in own]
+    spread = returns if len(by_agent) == 1 else [_mean(own) for own in by_agent if own]
+    low, high = mean_interval(np.asarray(spread))
+    scores = [float(agent["r2bar"]) for agent in agents if "r2bar" in agent]
     return {
         "noise": noise,
         "variant": variant,
