@@ -4,7 +4,7 @@ import json
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -31,9 +31,6 @@ from multistep.studies.episode_files import read_episodes
 from multistep.studies.intervals import mean_interval
 from multistep.studies.run_folder import check_run, open_run, write_json, write_run
 from multistep.tasks import TASKS
-
-if TYPE_CHECKING:
-    from sbx import SAC
 
 PlannerName = Literal["guided", "cem", "random"]
 AGENT = "agent.zip"
@@ -145,7 +142,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
     with log.writing(), _progress() as progress:
         bar = progress.add_task("SAC in the model, steps", total=config.steps)
 
-        def keep(agent: "SAC") -> None:
+        def keep(agent: Any) -> None:
             log.append({"steps": agent.num_timesteps, **_about_rollouts(env, agent)})
             env.num_left = env.num_ended = 0
 
@@ -294,7 +291,7 @@ def _elites(config: Planning) -> int:
     return max(min(2, config.num_sequences), config.num_sequences // 10)
 
 
-def _load_agent(config: Planning, given: Given, imagination: Imagination) -> "SAC":
+def _load_agent(config: Planning, given: Given, imagination: Imagination) -> Any:
     """The agent, unless what is beside it says that it belongs to another model, or its actions have another range."""
     if config.agent is None:
         raise InputError(
@@ -328,7 +325,7 @@ def _digest(models: list[Model]) -> str:
     return digest([np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(models) if hasattr(leaf, "dtype")])
 
 
-def _about_rollouts(env: ModelEnv, agent: "SAC") -> dict[str, Any]:
+def _about_rollouts(env: ModelEnv, agent: Any) -> dict[str, Any]:
     """The mean return of the last rollouts in the model, how many ended in this stage, and how many by leaving the range."""
     returns = [info["r"] for info in agent.ep_info_buffer or ()]
     return {"rollout_return": statistics.mean(returns) if returns else None, "ended": env.num_ended, "left": env.num_left}

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -27,9 +27,6 @@ from multistep.studies.scales import Scale
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import DEFAULT, PAPER, FitConfig
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 COMMAND = "reproduce dynamic"
 ROWS = "agents.jsonl"
@@ -160,7 +157,7 @@ def _write(
     return summary
 
 
-def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: "Client") -> Chosen:
+def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: Any) -> Chosen:
     """For each horizon beyond 1 the weights with the best R2bar, averaged over the folds."""
     size = SIZES[config.scale]
     candidates = grid(replace(PAPER, epochs=size.epochs), [h for h in size.horizons if h > 1], size.betas)
@@ -179,7 +176,7 @@ def _train_agents(
     settings: Sequence[Setting],
     chosen: Sequence[Chosen],
     log: RowLog,
-    client: "Client",
+    client: Any,
 ) -> Agents:
     """The rows of all agents by noise and model."""
     size = SIZES[config.scale]
