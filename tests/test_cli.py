@@ -219,19 +219,19 @@ def test_convert_adds_the_same_noise_every_time(logs):
 
 def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
     monkeypatch.setenv("MULTISTEP_DATASETS", str(logs / "cache"))
-    assert run("datasets", folder=logs).stdout.count("not collected") == 8
+    shipped = len(list((Path(__file__).parents[1] / "datasets").glob("*/*.json")))
+    assert run("datasets", folder=logs).stdout.count("not collected") == 8 - shipped
     missing = run("inspect", "cartpole/random", folder=logs, code=2)
     assert "make it with 'multistep collect cartpole/random'" in missing.stderr
     first = run("collect", "cartpole/random", folder=logs)
     assert "was collected in" in first.stdout
     assert "was there already" in run("collect", "cartpole/random", folder=logs).stdout
     listed = run("datasets", folder=logs).stdout
-    assert listed.count("not collected") == 7
+    assert listed.count("not collected") == 7 - shipped
     assert "25.3 +- 18.0" in listed
     seen = run("inspect", "cartpole/random", "--out", "seen_cartpole", folder=logs)
     assert seen.stdout.startswith("50 episodes of 1000 steps in one file, 50000 steps in all; returns 25.32 +- 17.99")
-    later = run("collect", "cartpole/full_replay", folder=logs, code=2)
-    assert "model-based agent" in later.stderr
+    assert "was there already" in run("collect", "cartpole/mixed_replay", folder=logs).stdout
     unknown = run("collect", "hopper/random", folder=logs, code=2)
     assert "choose one of cartpole/random" in unknown.stderr
 

@@ -81,3 +81,25 @@ def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
     monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "mine"))
     assert datasets_folder() == tmp_path / "mine"
     assert dataset_path(find_dataset("cartpole/random"), tmp_path) == tmp_path / "cartpole" / "random.npz"
+
+
+SHIPPED = sorted(cache.SHIPPED[1].glob("*/*.npz"))
+
+
+def test_some_come_with_the_package():
+    assert SHIPPED
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_those_that_come_with_the_package_are_whole(path, tmp_path):
+    """As recorded, of the paper's size, small enough for a repository; random episodes first, then better ones."""
+    dataset = find_dataset(f"{path.parent.name}/{path.stem}")
+    episodes = load_dataset(dataset.name, tmp_path)  # refused if its checksum or its recipe is another
+    assert dataset_path(dataset, tmp_path) == path
+    assert len(episodes) == dataset.num_episodes == 50
+    assert set(episodes.lengths.tolist()) == {dataset.task.episode_steps}
+    assert path.stat().st_size <= 3_000_000
+    assert episodes.state_names == dataset.task.state_names
+    kept = cached(dataset, tmp_path)
+    assert kept.return_mean == pytest.approx(float(episodes.returns.mean()), rel=1e-5)
+    assert episodes.returns[-10:].mean() > 2 * abs(episodes.returns[:3]).mean()

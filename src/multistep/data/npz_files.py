@@ -12,7 +12,7 @@ from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
 
 
-def save_npz(episodes: Episodes, path: Path) -> None:
+def save_npz(episodes: Episodes, path: Path, *, compressed: bool = False) -> None:
     arrays = {
         "states": episodes.states,
         "actions": episodes.actions,
@@ -23,7 +23,8 @@ def save_npz(episodes: Episodes, path: Path) -> None:
     if episodes.rewards is not None:
         arrays["rewards"] = episodes.rewards
     with replacing(path) as temporary:
-        np.savez(temporary, allow_pickle=False, **arrays)
+        write = np.savez_compressed if compressed else np.savez
+        write(temporary, allow_pickle=False, **arrays)
 
 
 def read_npz(path: Path, columns: Columns) -> list[Recording]:

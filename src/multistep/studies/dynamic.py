@@ -71,6 +71,8 @@ class Size:
     """Folds that betas are compared on; there is an agent for each."""
     ours: FitConfig
     budget: Budget
+    other_episodes: int
+    """Episodes of agents in other models than ours and the one-step model."""
     split: tuple[int, int, int] = (36, 4, 10)
     steps: int | None = None
     """Steps that episodes are cut to."""
@@ -83,7 +85,8 @@ SIZES: dict[Scale, Size] = {
         epochs=1,
         num_folds=1,
         ours=replace(DEFAULT, horizon=5, epochs=1, least_steps=1),
-        budget=Budget(sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=2, episode_steps=10),
+        budget=Budget(sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=3, episode_steps=10),
+        other_episodes=2,
         split=(4, 1, 1),
         steps=100,
     ),
@@ -93,9 +96,10 @@ SIZES: dict[Scale, Size] = {
         epochs=10,
         num_folds=1,
         ours=DEFAULT,
-        budget=Budget(sac_steps=30_000),
+        budget=Budget(sac_steps=80_000),
+        other_episodes=5,
     ),
-    "paper": Size(PAPER_HORIZONS, PAPER_BETAS, PAPER.epochs, 3, DEFAULT, Budget()),
+    "paper": Size(PAPER_HORIZONS, PAPER_BETAS, PAPER.epochs, 3, DEFAULT, Budget(), 10),
 }
 
 
@@ -145,7 +149,7 @@ def _write(
         "scale": config.scale,
         "complete": all(chosen),
         "sac_steps": size.budget.sac_steps,
-        "episodes_per_agent": size.budget.num_episodes,
+        "episodes_per_agent": {"one-step and default": size.budget.num_episodes, "others": size.other_episodes},
         "agents_per_model": size.num_folds,
         "epochs_of_paper_models": size.epochs,
         "betas": size.betas,
@@ -192,7 +196,7 @@ def _train_agents(
             model,
             fold,
             config.seed,
-            size.budget,
+            _budget(size, model),
             {"dataset": DATASET, "noise": setting.noise},
         )
         for setting, model in ((settings[number], model) for number, model in dict.fromkeys(wanted))  # R2 may choose uniform
@@ -204,6 +208,10 @@ def _train_agents(
     for job, row in zip(jobs, rows, strict=True):
         found.setdefault((row["noise"], job.config), []).append(row)
     return found
+
+
+def _budget(size: Size, model: FitConfig) -> Budget:
+    return size.budget if model == size.ours or model.horizon == 1 else replace(size.budget, num_episodes=size.other_episodes)
 
 
 def _models(config: DynamicConfig, by_r2: Chosen) -> list[FitConfig]:

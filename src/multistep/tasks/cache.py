@@ -12,8 +12,9 @@ from typing import Any
 
 import platformdirs
 
-from multistep.data import Episodes, load, save
+from multistep.data import Episodes, load
 from multistep.data.atomic import write_text
+from multistep.data.npz_files import save_npz
 from multistep.errors import InputError
 from multistep.tasks.catalogue import Dataset, find_dataset
 
@@ -65,7 +66,7 @@ def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:
 def keep_dataset(dataset: Dataset, episodes: Episodes, versions: dict[str, str | None], folder: Path | None = None) -> Path:
     """Write the episodes, then what is known of them; each file is whole or not there."""
     path = _path_in(datasets_folder(folder), dataset)
-    save(episodes, path)
+    save_npz(episodes, path, compressed=True)
     assert episodes.returns is not None
     kept = CachedDataset(
         num_episodes=len(episodes),
