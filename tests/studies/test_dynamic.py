@@ -1,5 +1,11 @@
 """The dynamic study in small, and its table by hand."""
 
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
 import jax
 import numpy as np
 import polars as pl
@@ -7,13 +13,10 @@ import pytest
 
 from multistep.errors import InputError
 from multistep.losses import Exponential
-from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dynamic_table
+from multistep.report.dynamic_figures import draw_dynamic, dynamic_table
 from multistep.selection.row_log import RowLog
 from multistep.studies.dynamic import ROWS, DynamicConfig, run_dynamic
 from multistep.studies.dynamic_tables import best_by_return, group_row
-from multistep.tasks import CARTPOLE
-from multistep.tasks.cache import keep_dataset
-from multistep.tasks.catalogue import find_dataset
 from multistep.training import FitConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -48,20 +51,23 @@ def test_the_best_is_chosen_and_reported_on_different_episodes():
     assert failed["return_mean"] == 600.0
 
 
-def test_smoke_runs_and_resumes(tmp_path):
+def test_the_command_of_the_page_runs_and_resumes(tmp_path):
+    """The smallest scale, on the dataset that comes with the package."""
+    (block,) = re.findall(r"```sh\n(.*?)```", (Path(__file__).parents[2] / "docs" / "dynamic.md").read_text(), flags=re.DOTALL)
+    words = shlex.split(block)
+    assert words[:5] == ["multistep", "reproduce", "dynamic", "--scale", "smoke"]
+    answer = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert "in the default model" in answer.stdout
+    out = tmp_path / words[-1]
+    rows = RowLog(out / ROWS).read()
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        episodes = CARTPOLE.collect_random(6, key=jax.random.key(0), num_steps=100)
-        keep_dataset(find_dataset("cartpole/mixed_replay"), episodes, {}, tmp_path / "cache")
-        config = DynamicConfig(noise=(0.01,), cache=tmp_path / "cache", out=tmp_path / "out")
-        summary = run_dynamic(config)
-        rows = RowLog(tmp_path / "out" / ROWS).read()
-        run_dynamic(config)
-    assert len(RowLog(tmp_path / "out" / ROWS).read()) == len(rows)
+        summary = run_dynamic(DynamicConfig(noise=(0.01,), out=out))
+    assert len(RowLog(out / ROWS).read()) == len(rows)
     kinds = [row["kind"] for row in rows]
     assert kinds.count("fit") == 2  # horizon 2 with two betas
     assert kinds.count("agent") == 4  # ours, one-step, and horizon 2 with both betas: one R2's choice, one uniform
     assert sorted(len(row["returns"]) for row in rows if row["kind"] == "agent") == [2, 2, 3, 3]
-    bars = pl.read_csv(tmp_path / "out" / "rows.csv")
+    bars = pl.read_csv(out / "rows.csv")
     assert bars["variant"].to_list() == ["one-step", "beta by R2", "uniform", "beta by return", "default"]
     fits = {row["weights"]: row["r2bar"] for row in rows if row["kind"] == "fit"}
     assert bars["weights"][1] == max(fits, key=fits.get)
@@ -69,10 +75,9 @@ def test_smoke_runs_and_resumes(tmp_path):
     ours = next(row for row in rows if row["kind"] == "agent" and row["horizon"] == 5)
     assert summary["complete"]
     assert summary["default"]["0.01"] == pytest.approx(np.mean(ours["returns"]))
-    assert "in the default model" in dynamic_sentence(summary)
-    assert dynamic_table(tmp_path / "out").row_count == 5
-    assert draw_dynamic(tmp_path / "out").exists()
+    assert dynamic_table(out).row_count == 5
+    assert draw_dynamic(out).exists()
     with pytest.raises(InputError, match="must be different numbers"):
         DynamicConfig(noise=(0.01, 0.01))
     with pytest.raises(InputError, match="another scale or seed"):
-        run_dynamic(DynamicConfig(scale="quick", out=tmp_path / "out"))
+        run_dynamic(DynamicConfig(scale="quick", out=out))

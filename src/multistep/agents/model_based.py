@@ -32,6 +32,7 @@ def train_on_model(
     of updates to steps is that of one environment. With a `folder`, the training is checkpointed after each stage, and the
     same call goes on from there; stages start anew from states of the data. `on_stage` is handed the agent after each.
     """
+    sac = sbx_sac()  # or a sentence on what to install
     from multistep.agents.model_vec_env import ModelVecEnv
 
     if num_steps < 1 or num_steps % env.num_envs:
@@ -39,7 +40,7 @@ def train_on_model(
     if seed < 0:
         raise InputError(f"The seed is {seed}: it must be 0 or more.")
     stage_steps = max(1, stage_steps // env.num_envs) * env.num_envs
-    agent = sbx_sac()("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=seed)
+    agent = sac("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=seed)
     stages_done = 0
     if folder is not None:
         claim(folder, fingerprint_of(env.imagination, num_steps, stage_steps, env.num_envs, seed))
