@@ -1,6 +1,5 @@
 """`multistep reproduce dynamic`: returns of agents in learned models, as in the section "Dynamic evaluation"."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import FAILED, sweep
 from multistep.selection.workers import connect
 from multistep.studies.dynamic_tables import BY_R2, BY_RETURN, ONE_STEP, OURS, UNIFORM, best_by_return, group_row, verdicts
-from multistep.studies.run_folder import open_run, write_run
+from multistep.studies.run_folder import check_study, open_run, write_run
 from multistep.studies.scales import Scale
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
@@ -121,7 +120,7 @@ Agents = dict[tuple[float, FitConfig], list[Row]]
 
 def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
     """Run what is missing, leave rows, table and summary in `config.out` and return the summary."""
-    _check_folder(config)
+    check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():
         if config.retry_failed:
@@ -265,12 +264,3 @@ def _shortened(episodes: Episodes, size: Size) -> Episodes:
         return episodes
     pieces = int(episodes.lengths[0]) // size.steps
     return cut(episodes, size.steps).take(range(0, pieces * len(episodes), pieces))  # the first of each episode
-
-
-def _check_folder(config: DynamicConfig) -> None:
-    path = config.out / "config.json"
-    if not path.exists():
-        return
-    found = json.loads(path.read_text())
-    if found["command"] != COMMAND or any(found["config"][name] != getattr(config, name) for name in ("scale", "seed")):
-        raise InputError(f"{config.out} holds another study, or this one with another scale or seed: choose another --out.")

@@ -29,6 +29,15 @@ def check_run(out: Path, command: str) -> None:
         raise InputError(f"{out} holds what another command has left: choose another --out.")
 
 
+def check_study(out: Path, command: str, **settings: Any) -> None:
+    """Refuse a folder that holds another study, or this one with other settings: its rows would be mixed up with ours."""
+    path = out / "config.json"
+    found = json.loads(path.read_text()) if path.exists() else None
+    if found and (found["command"] != command or any(found["config"][name] != value for name, value in settings.items())):
+        names = " or ".join(settings)
+        raise InputError(f"{out} holds another study, or this one with another {names}: choose another --out.")
+
+
 def open_run(out: Path, command: str, config: Any) -> None:
     """Make the folder that of this command and write its configuration; a folder of another command is refused."""
     check_run(out, command)

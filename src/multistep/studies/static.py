@@ -1,6 +1,5 @@
 """`multistep reproduce static`: R2bar by dataset, noise, horizon and beta, as in the section "Static evaluation"."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import FAILED, AbstractJob, sweep
 from multistep.selection.workers import connect
 from multistep.studies.collect_dataset import collect
-from multistep.studies.run_folder import open_run, write_rows, write_run
+from multistep.studies.run_folder import check_study, open_run, write_rows, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.static_tables import beta_table, candidate_table, cell_table, curve_table, fit_table, verdicts
 from multistep.tasks.cache import cached, load_dataset
@@ -115,7 +114,7 @@ class CeilingJob(AbstractJob):
 def run_static(config: StaticConfig) -> dict[str, Any]:
     """Run what is missing, leave rows and tables in `config.out` and return the summary."""
     datasets = _datasets(config)
-    _check_folder(config)
+    check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():
         if config.retry_failed:
@@ -148,16 +147,6 @@ def write_tables(config: StaticConfig) -> dict[str, Any]:
     }
     write_run(config.out, COMMAND, config, cells, summary)
     return summary
-
-
-def _check_folder(config: StaticConfig) -> None:
-    """Refuse a folder that holds the study with another scale or seed: its rows would be mixed up with ours."""
-    path = config.out / "config.json"
-    if not path.exists():
-        return
-    found = json.loads(path.read_text())
-    if found["command"] != COMMAND or any(found["config"][name] != getattr(config, name) for name in ("scale", "seed")):
-        raise InputError(f"{config.out} holds another study, or this one with another scale or seed: choose another --out.")
 
 
 def _check_rows(log: RowLog, jobs: Sequence[AbstractJob], out: Path) -> None:
