@@ -6,6 +6,8 @@ import shlex
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parents[1]
 BENCH, README = (ROOT / "bench" / "README.md").read_text(), (ROOT / "README.md").read_text()
 
@@ -157,3 +159,15 @@ def test_agents_figures():
     assert f"on the same environment | {figures['sac_over_sb3']:.2f} |" in page
     assert f"its matrix products alone take | {figures['mpc_over_gemm_time']:.2f} |" in page
     assert f"rate of a bare matrix product | {figures['model_env_of_gemm']:.2f} |" in page
+
+
+def test_figures_of_the_datasets():
+    page = (ROOT / "datasets" / "README.md").read_text()
+    for path in (ROOT / "datasets").glob("*/*.json"):
+        about = json.loads(path.read_text())
+        with np.load(path.with_suffix(".npz")) as arrays:
+            returns = arrays["rewards"].reshape(about["num_episodes"], -1).sum(axis=1)
+        planned = returns[about["recipe"]["num_random"] :]
+        name = f"{path.parent.name}/{path.stem}"
+        spread = f"{about['return_mean']:.1f} ± {about['return_deviation']:.1f}"
+        assert f"| `{name}` | {spread} | {planned.min():.0f} to {planned.max():.0f} |" in page

@@ -1,7 +1,7 @@
 """The online loop: fit a model to all episodes so far, train SAC in it, act with both, repeat.
 
 It makes the replay datasets of the paper: all episodes of an agent from its first, random ones on. SAC starts anew in every
-model: an agent that goes on from what it learned in the first, poor models stays behind (docs/agents.md).
+model: in trials, an agent that went on from what it had learned in the first, poor models stayed behind.
 """
 
 from collections.abc import Callable
