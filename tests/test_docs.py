@@ -132,7 +132,7 @@ def test_the_programs_of_the_page_on_selection(walks):
 
 
 SMALL_AGENT = {
-    "fit": ["--split", "4", "1", "1", "--horizon", "2", "--epochs", "1", "--least-steps", "20", "--network.hidden-size", "16"],
+    "fit": ["--horizon", "2", "--epochs", "1", "--least-steps", "20", "--network.hidden-size", "16"],
     "train": ["--steps", "200", "--num-envs", "20"],
     "plan": ["--steps", "3", "--num-sequences", "10"],
     "evaluate": ["--steps", "20", "--episodes", "2", "--num-sequences", "10"],
