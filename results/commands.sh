@@ -13,3 +13,4 @@ multistep select cartpole/random --noise 0.01 --preset paper --horizons 1 --vary
 multistep select cartpole/random --noise 0.02 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_2
 multistep select swimmer/random --preset paper --horizons 1 --vary network.dropout=0.1,0 network.batch_norm=true,false network.activation=relu,tanh --out results/swimmer_variations
 multistep reproduce static --scale quick --out results/static_quick
+multistep reproduce dynamic --scale quick --out results/dynamic_quick

@@ -36,7 +36,7 @@ class AgentsBenchConfig:
 
     out: Path = Path("runs/bench-agents")
     """Folder for the results."""
-    rounds: int = 7
+    rounds: int = 5
     """Times that everything is measured, in turn; the summary takes medians."""
     sac_calls: int = 6
     """Calls of the environment in one measurement of SAC, each with 100 rollouts and 100 gradient steps."""
