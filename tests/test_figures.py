@@ -155,10 +155,14 @@ def test_static_figures():
 
 def test_agents_figures():
     page, figures = (ROOT / "docs" / "agents.md").read_text(), summary("agents")
-    assert f"bare compiled SAC update | {figures['sac_of_floor']:.2f} |" in page
-    assert f"on the same environment | {figures['sac_over_sb3']:.2f} |" in page
-    assert f"its matrix products alone take | {figures['mpc_over_gemm_time']:.2f} |" in page
-    assert f"rate of a bare matrix product | {figures['model_env_of_gemm']:.2f} |" in page
+    for name, label in {
+        "sac_of_floor": "bare compiled SAC update",
+        "sac_over_sb3": "on the same environment",
+        "mpc_over_gemm_time": "its matrix products alone take",
+        "model_env_of_gemm": "rate of a bare matrix product",
+    }.items():
+        low, high = figures[f"{name}_range"]
+        assert f"{label} | {figures[name]:.2f} ({low:.2f} to {high:.2f}) |" in page
 
 
 def test_figures_of_the_datasets():
@@ -171,3 +175,22 @@ def test_figures_of_the_datasets():
         name = f"{path.parent.name}/{path.stem}"
         spread = f"{about['return_mean']:.1f} ± {about['return_deviation']:.1f}"
         assert f"| `{name}` | {spread} | {planned.min():.0f} to {planned.max():.0f} |" in page
+
+
+def test_dynamic_figures():
+    page = (ROOT / "docs" / "dynamic.md").read_text()
+    with open(ROOT / "results" / "dynamic_quick" / "rows.csv") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        low, mean, high = (f"{float(row[f'return_{name}']):.0f}" for name in ("low", "mean", "high"))
+        model = f"{row['variant']}, horizon {row['horizon']} | {float(row['r2bar_50']):.3f}"
+        assert f"| {100 * float(row['noise']):g} % | {model} | {mean} ({low} to {high}) |" in page
+    by_name = {(row["variant"], float(row["noise"])): f"{float(row['return_mean']):.0f}" for row in rows}
+    assert f"without noise: {by_name['one-step', 0]} here" in page
+    assert f"it goes from {by_name['default', 0]} to {by_name['default', 0.01]}." in page
+    best = [by_name[variant, noise] for noise in (0, 0.01) for variant in ("default", "one-step")]
+    assert (
+        f"a return of {best[0]} in the default model and {best[1]} in the one-step one, and {best[2]}\nand {best[3]}" in README
+    )
+    complete = summary("dynamic_quick", "results")["complete"]
+    assert ("**Missing**" in page) is not complete
