@@ -8,7 +8,7 @@ demo: .venv/demo-installed
 	$(BIN)/multistep demo --out runs/demo
 
 test: .venv/dev-installed
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/dev-installed
 	$(BIN)/ruff format --check src tests

@@ -6,6 +6,14 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+# Minutes each: they start first, so that no core waits for them at the end.
+LONGEST = ("test_readme.py", "test_docs.py", "test_cli.py", "test_agent.py", "test_bench.py", "test_planners.py")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
 @pytest.fixture
 def getkey():
     """A function that gives a new key at every call, the same ones in every run."""
