@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import jax
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from multistep.agents.acting import EpisodeJob
-from multistep.agents.imagination import Imagination, Reward, fingerprint_of
+from multistep.agents.imagination import Imagination, Reward, fingerprint_of, imagine
 from multistep.agents.model_based import PAPER_STEPS, train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.own_reward import find_reward
@@ -27,6 +25,7 @@ from multistep.selection.provenance import digest
 from multistep.selection.row_log import RowLog
 from multistep.selection.sweep import FAILED, sweep
 from multistep.selection.workers import connect
+from multistep.studies.collect_dataset import counting_progress
 from multistep.studies.episode_files import read_episodes
 from multistep.studies.intervals import mean_interval
 from multistep.studies.run_folder import check_run, open_run, write_json, write_run
@@ -139,7 +138,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
     if not (config.out / "config.json").exists():  # that of a training under way stays: another one is refused below
         open_run(config.out, COMMAND_TRAIN, config)
     log = RowLog(config.out / CHECKPOINTS / "stages.jsonl")
-    with log.writing(), _progress() as progress:
+    with log.writing(), counting_progress() as progress:
         bar = progress.add_task("SAC in the model, steps", total=config.steps)
 
         def keep(agent: Any) -> None:
@@ -266,9 +265,7 @@ def _check_task(model: Model, task: str, path: Path) -> None:
 
 def _planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlanner[Any]]:
     """The planner that is asked for, in its model."""
-    imagination = ModelEnv(
-        given.models, given.reward, given.starts, num_envs=len(given.models), margin=config.margin
-    ).imagination
+    imagination = imagine(given.models, given.reward, given.starts, margin=config.margin)
     sizes = {"num_sequences": config.num_sequences, "horizon": config.plan_horizon}
     if min(sizes.values()) < 1 or config.seed < 0:
         raise InputError(
@@ -329,8 +326,3 @@ def _about_rollouts(env: ModelEnv, agent: Any) -> dict[str, Any]:
     """The mean return of the last rollouts in the model, how many ended in this stage, and how many by leaving the range."""
     returns = [info["r"] for info in agent.ep_info_buffer or ()]
     return {"rollout_return": statistics.mean(returns) if returns else None, "ended": env.num_ended, "left": env.num_left}
-
-
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))

@@ -93,7 +93,7 @@ def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any
     """The agent and its episodes; datasets of the same training share it, and a killed one goes on."""
     task = dataset.task
     checkpoints = folder / task.name / f"training_{training.num_episodes}_seed_{training.seed}"
-    with _progress() as progress:
+    with counting_progress() as progress:
         bar = progress.add_task(f"SAC on {task.name}, steps", total=training.num_episodes * task.episode_steps)
         return model_free.train(
             task,
@@ -106,7 +106,7 @@ def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any
 
 def _learn_online(dataset: Dataset, loop: OnlineLoop, folder: Path) -> Episodes:
     """All episodes of the loop; a killed one goes on from its last whole episode."""
-    with _progress() as progress:
+    with counting_progress() as progress:
         bar = progress.add_task(f"Model-based SAC on {dataset.task.name}, episodes", total=dataset.num_episodes)
 
         def tell(number: int, total: float | None) -> None:
@@ -124,7 +124,8 @@ def _loop_folder(dataset: Dataset, folder: Path) -> Path:
     return folder / f"{dataset.name}_loop"
 
 
-def _progress() -> Progress:
+def counting_progress() -> Progress:
+    """A bar with steps or episodes done, and the time left."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=Console(stderr=True))
 
