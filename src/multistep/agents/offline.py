@@ -24,7 +24,7 @@ from multistep.selection.provenance import digest, plain
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import AbstractJob
 from multistep.tasks import TASKS
-from multistep.training import FitConfig, Outcome, fit
+from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_smoothed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class AgentJob(AbstractJob):
 
     data: str
     task: str
-    config: FitConfig
+    config: FitConfig | Smoothed
     fold: Fold
     seed: int
     budget: Budget
@@ -110,7 +110,12 @@ class AgentJob(AbstractJob):
     def _fit(self, episodes: Episodes) -> Model | None:
         train, valid, _ = self.fold.deal(episodes)
         horizon = min(VALIDATION_HORIZON, int(valid.lengths.min()))
-        fitted = fit(train, valid, self.config, key=jax.random.key(self._seed), score=R2Bar(horizon))
+        given = {"key": jax.random.key(self._seed), "score": R2Bar(horizon)}
+        match self.config:
+            case Smoothed():
+                fitted = fit_smoothed(train, valid, self.config, **given)
+            case FitConfig():
+                fitted = fit(train, valid, self.config, **given)
         return None if fitted.outcome is Outcome.DIVERGED else fitted.model
 
     def _act(self, planner: PolicyGuided, number: int, noise: Float[ndarray, " state"]) -> float:

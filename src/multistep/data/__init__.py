@@ -8,6 +8,7 @@ from multistep.data.files import load as load
 from multistep.data.files import read as read
 from multistep.data.files import save as save
 from multistep.data.noise import add_noise as add_noise
+from multistep.data.noise_estimate import estimate_noise as estimate_noise
 from multistep.data.recording import Recording as Recording
 from multistep.data.recording import as_episodes as as_episodes
 from multistep.data.splits import folds as folds

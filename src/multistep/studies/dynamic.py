@@ -20,12 +20,23 @@ from multistep.selection.ranked import ranked_of
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import FAILED, sweep
 from multistep.selection.workers import connect
-from multistep.studies.dynamic_tables import BY_R2, BY_RETURN, ONE_STEP, OURS, UNIFORM, best_by_return, group_row, verdicts
+from multistep.studies.dynamic_tables import (
+    BY_R2,
+    BY_RETURN,
+    ONE_STEP,
+    OURS,
+    OURS_SMOOTHED,
+    UNIFORM,
+    Learned,
+    best_by_return,
+    group_row,
+    verdicts,
+)
 from multistep.studies.run_folder import check_study, open_run, write_run
 from multistep.studies.scales import Scale
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
-from multistep.training import DEFAULT, PAPER, FitConfig
+from multistep.training import DEFAULT, PAPER, SMOOTHED, FitConfig, Smoothed
 
 COMMAND = "reproduce dynamic"
 ROWS = "agents.jsonl"
@@ -69,9 +80,10 @@ class Size:
     num_folds: int
     """Folds that betas are compared on; there is an agent for each."""
     ours: FitConfig
+    smoothed: Smoothed
     budget: Budget
     other_episodes: int
-    """Episodes of agents in other models than ours and the one-step model."""
+    """Episodes of agents in other models than ours and the one-step one."""
     split: tuple[int, int, int] = (36, 4, 10)
     steps: int | None = None
     """Steps that episodes are cut to."""
@@ -84,6 +96,7 @@ SIZES: dict[Scale, Size] = {
         epochs=1,
         num_folds=1,
         ours=replace(DEFAULT, horizon=5, epochs=1, least_steps=1),
+        smoothed=Smoothed(*(replace(DEFAULT, horizon=horizon, epochs=1, least_steps=1) for horizon in (5, 3))),
         budget=Budget(sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=3, episode_steps=10),
         other_episodes=2,
         split=(4, 1, 1),
@@ -95,10 +108,11 @@ SIZES: dict[Scale, Size] = {
         epochs=10,
         num_folds=1,
         ours=DEFAULT,
+        smoothed=SMOOTHED,
         budget=Budget(sac_steps=80_000),
         other_episodes=5,
     ),
-    "paper": Size(PAPER_HORIZONS, PAPER_BETAS, PAPER.epochs, 3, DEFAULT, Budget(), 10),
+    "paper": Size(PAPER_HORIZONS, PAPER_BETAS, PAPER.epochs, 3, DEFAULT, SMOOTHED, Budget(), 10),
 }
 
 
@@ -114,7 +128,7 @@ class Setting:
 
 Chosen = dict[int, FitConfig]
 """By horizon, the model whose weights R2 has chosen."""
-Agents = dict[tuple[float, FitConfig], list[Row]]
+Agents = dict[tuple[float, Learned], list[Row]]
 """The rows of agents by noise and model."""
 
 
@@ -148,7 +162,7 @@ def _write(
         "scale": config.scale,
         "complete": all(chosen),
         "sac_steps": size.budget.sac_steps,
-        "episodes_per_agent": {"one-step and default": size.budget.num_episodes, "others": size.other_episodes},
+        "episodes_per_agent": {"one-step, default and smoothed": size.budget.num_episodes, "others": size.other_episodes},
         "agents_per_model": size.num_folds,
         "epochs_of_paper_models": size.epochs,
         "betas": size.betas,
@@ -209,17 +223,19 @@ def _train_agents(
     return found
 
 
-def _budget(size: Size, model: FitConfig) -> Budget:
-    return size.budget if model == size.ours or model.horizon == 1 else replace(size.budget, num_episodes=size.other_episodes)
+def _budget(size: Size, model: Learned) -> Budget:
+    is_main = model in (size.ours, size.smoothed) or model.horizon == 1
+    return size.budget if is_main else replace(size.budget, num_episodes=size.other_episodes)
 
 
-def _models(config: DynamicConfig, by_r2: Chosen) -> list[FitConfig]:
+def _models(config: DynamicConfig, by_r2: Chosen) -> list[Learned]:
     """The models that get an agent, as many at every scale of noise; ours and the one-step model before betas are chosen."""
     size = SIZES[config.scale]
     base = replace(PAPER, epochs=size.epochs)
     (one_step,) = grid(base, [1], [])
     return [
         size.ours,
+        size.smoothed,
         one_step,
         *by_r2.values(),
         *(_uniform(model) for model in by_r2.values()),
@@ -233,7 +249,7 @@ def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agen
     (one_step,) = grid(replace(PAPER, epochs=size.epochs), [1], [])
     longest = grid(replace(PAPER, epochs=size.epochs), [max(size.horizons)], size.betas)
 
-    def rows(model: FitConfig) -> list[Row]:
+    def rows(model: Learned) -> list[Row]:
         return agents[setting.noise, model]
 
     return [
@@ -242,6 +258,7 @@ def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agen
         *(group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model))) for model in by_r2.values()),
         *([best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})] if by_r2 else ()),
         group_row(setting.noise, OURS, size.ours, rows(size.ours)),
+        group_row(setting.noise, OURS_SMOOTHED, size.smoothed, rows(size.smoothed)),
     ]
 
 

@@ -8,14 +8,17 @@ import numpy as np
 from multistep.losses import describe_weights
 from multistep.selection.row_log import Row
 from multistep.studies.intervals import mean_interval
-from multistep.training import FitConfig
+from multistep.training import FitConfig, Smoothed
 
-ONE_STEP, BY_R2, UNIFORM, BY_RETURN, OURS = "one-step", "beta by R2", "uniform", "beta by return", "default"
+ONE_STEP, BY_R2, UNIFORM, BY_RETURN = "one-step", "beta by R2", "uniform", "beta by return"
+OURS, OURS_SMOOTHED = "default", "smoothed"
+Learned = FitConfig | Smoothed
+"""How a model was learned."""
 PAPER_ONE_STEP = 700.0
 """The paper's return of the one-step model without noise, "near 700"; it gives no other number."""
 
 
-def group_row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row]) -> Row:
+def group_row(noise: float, variant: str, model: Learned, agents: Sequence[Row]) -> Row:
     """Mean return of a model's agents, with its 95 % interval."""
     return _row(noise, variant, model, agents, [agent.get("returns", []) for agent in agents])
 
@@ -39,10 +42,11 @@ def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
         "paper_one_step_without_noise": PAPER_ONE_STEP,
         "one_step": {f"{noise:g}": mean(ONE_STEP, noise) for noise in noises},
         "default": {f"{noise:g}": mean(OURS, noise) for noise in noises},
+        "smoothed": {f"{noise:g}": mean(OURS_SMOOTHED, noise) for noise in noises},
     }
 
 
-def _row(noise: float, variant: str, model: FitConfig, agents: Sequence[Row], by_agent: Sequence[Sequence[float]]) -> Row:
+def _row(noise: float, variant: str, model: Learned, agents: Sequence[Row], by_agent: Sequence[Sequence[float]]) -> Row:
     """The interval is over the means of agents; with one agent over its episodes, without the chance of its training."""
     returns = [value for own in by_agent for value in own]
     spread = returns if len(by_agent) == 1 else [_mean(own) for own in by_agent if own]

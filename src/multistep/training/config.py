@@ -66,5 +66,30 @@ PAPER = FitConfig(
 )
 """The paper's network, optimiser and batch size, with the horizon and weights it found best for noisy Cartpole data."""
 
+
+@dataclass(frozen=True)
+class Smoothed:
+    """Two fits: one to the episodes as they were measured, one to the episodes as the first model has smoothed them.
+
+    A rollout that starts in a noisy state learns dynamics that are blurred by the noise, worst where they are unstable.
+    Smoothed states have a fraction of it, and a shorter horizon will do.
+    """
+
+    measured: FitConfig = DEFAULT
+    """The first fit."""
+    smoothed: FitConfig = FitConfig(horizon=20)
+    """The second one, whose model counts."""
+
+    @property
+    def horizon(self) -> int:
+        return self.smoothed.horizon
+
+    @property
+    def weights(self) -> AbstractWeights:
+        return self.smoothed.weights
+
+
+SMOOTHED = Smoothed()
+
 Preset = Literal["default", "paper"]
 PRESETS: dict[Preset, FitConfig] = {"default": DEFAULT, "paper": PAPER}

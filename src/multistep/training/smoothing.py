@@ -1,0 +1,125 @@
+"""`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpy import ndarray
+from scipy.optimize import minimize
+
+from multistep.data import Episode, Episodes, Windows, estimate_noise, window_starts
+from multistep.dynamics import AbstractModel, Observer
+from multistep.errors import InputError
+from multistep.training.config import SMOOTHED, Smoothed
+from multistep.training.fit import Fit, Score, fit
+from multistep.training.history import Outcome
+from multistep.types import Key, Scalar, State
+
+PaddedStates = Float[Array, "episodes time_and_one state"]
+PaddedActions = Float[Array, "episodes time action"]
+SEGMENTS, SEGMENT_STEPS = 100, 100
+LEAST, MOST = 1e-4, 1.0
+"""Deviations of noise that are looked for, as shares of each state's own deviation."""
+EPISODES_AT_ONCE = 32
+
+
+def fit_smoothed(
+    train: Episodes,
+    valid: Episodes,
+    config: Smoothed = SMOOTHED,
+    *,
+    key: Key,
+    score: Score,
+    checkpoint: str | Path | None = None,
+) -> Fit:
+    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured.
+
+    If the first fit diverges or is interrupted, it is returned.
+    """
+    first_key, second_key = jax.random.split(key)
+    first = fit(train, valid, config.measured, key=first_key, score=score, checkpoint=_beside(checkpoint, "measured"))
+    if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
+        return first
+    smoothed = smooth(fit_observer(first.model, train), train)
+    return fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=_beside(checkpoint, "smoothed"))
+
+
+def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
+    """The observer whose noise makes the measurements of the episodes likeliest under the model."""
+    steps = min(SEGMENT_STEPS, int(episodes.lengths.max()))
+    starts = window_starts(episodes, steps)
+    starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
+    windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
+    unit = np.maximum(episodes.states.std(axis=0, dtype=np.float64), np.finfo(np.float32).tiny)
+    at_most = estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit
+    first = np.log(np.clip(np.nan_to_num(np.concatenate([at_most, at_most / 5]), nan=0.01), LEAST, MOST))
+
+    def objective(logs: Float[ndarray, " twice_state"]) -> tuple[float, Float[ndarray, " twice_state"]]:
+        value, slope = _cost(jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, jnp.asarray(starts))
+        return float(value), np.asarray(slope, np.float64)
+
+    found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=[(np.log(LEAST), np.log(MOST))] * len(first))
+    return _observer(model, jnp.asarray(found.x, float), jnp.asarray(unit, float))
+
+
+def smooth(observer: Observer, episodes: Episodes) -> Episodes:
+    """The episodes with the observer's best guess of every state in place of what was measured."""
+    states = np.empty_like(episodes.states)
+    buckets = np.ceil(np.log2(episodes.lengths))
+    for bucket in np.unique(buckets):  # padded to the longest of a bucket: few programs to compile, whatever the lengths
+        numbers = np.flatnonzero(buckets == bucket).tolist()
+        found = np.asarray(_smooth_padded(observer, *_padded([episodes[number] for number in numbers])))
+        for number, smoothed in zip(numbers, found, strict=True):
+            first, count = episodes.state_offsets[number], episodes.lengths[number] + 1
+            if not np.isfinite(smoothed[:count]).all():
+                raise InputError(f"The model diverges in episode {number} and cannot smooth it: train it for longer.")
+            states[first : first + count] = smoothed[:count]
+    return replace(episodes, states=states)
+
+
+def _padded(episodes: Sequence[Episode]) -> tuple[PaddedStates, PaddedActions, Int[Array, " episodes"]]:
+    """Measured states and actions of each episode, the last ones repeated up to the longest, and their numbers of steps."""
+
+    def stack(parts: Sequence[Float[ndarray, "_ dimension"]]) -> Float[Array, "episodes longest dimension"]:
+        longest = max(map(len, parts))
+        return jnp.asarray(np.stack([np.pad(part, ((0, longest - len(part)), (0, 0)), mode="edge") for part in parts]), float)
+
+    lengths = jnp.asarray([len(episode.actions) for episode in episodes])
+    return stack([episode.states for episode in episodes]), stack([episode.actions for episode in episodes]), lengths
+
+
+@jax.jit
+def _smooth_padded(
+    observer: Observer, states: PaddedStates, actions: PaddedActions, num_steps: Int[Array, " episodes"]
+) -> PaddedStates:
+    return jax.lax.map(lambda episode: observer.smooth(*episode), (states, actions, num_steps), batch_size=EPISODES_AT_ONCE)
+
+
+@jax.jit
+@jax.value_and_grad
+def _cost(
+    logs: Float[Array, " twice_state"],
+    unit: State,
+    model: AbstractModel,
+    windows: Windows,
+    starts: Int[Array, "segments 2"],
+) -> Scalar:
+    """Minus the mean log-density of a measurement in the segments, for the logarithms of the noise's deviations."""
+    observer = _observer(model, logs, unit)
+    densities = jax.vmap(lambda start: observer.filter(*windows.gather(start)).log_density)(starts)
+    return -densities.mean()
+
+
+def _observer(model: AbstractModel, logs: Float[Array, " twice_state"], unit: State) -> Observer:
+    measurement, step = jnp.split(jnp.exp(logs), 2)
+    return Observer(model, measurement * unit, step * unit)
+
+
+def _beside(checkpoint: str | Path | None, part: str) -> Path | None:
+    """The checkpoint of one of the two fits."""
+    return None if checkpoint is None else Path(checkpoint).with_stem(f"{Path(checkpoint).stem}_{part}")

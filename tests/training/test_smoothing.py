@@ -1,0 +1,91 @@
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import multistep as ms
+from multistep.data import Episodes
+from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed, smooth
+from systems import LinearModel, oscillator_episodes
+
+TRUTH = LinearModel(jnp.array([[0.99, 0.1], [-0.1, 0.97]]), jnp.array([[0.0], [0.1]]))
+SMALL = FitConfig(
+    network=ms.NetworkConfig(hidden_size=32), horizon=8, epochs=40, least_steps=1, batch_size=32, learning_rate=3e-3
+)
+
+
+def left_over(smoothed, noiseless):
+    return np.sqrt(np.mean((smoothed.states - noiseless.states) ** 2, axis=0))
+
+
+def test_the_noise_of_measurements_is_found():
+    noise = 0.2
+    episodes = oscillator_episodes(20, 100, noise=noise)
+    observer = fit_observer(TRUTH, episodes)
+    assert np.allclose(observer.measurement_noise, noise, rtol=0.1)
+    assert np.all(observer.step_noise < 0.05 * noise)  # the model is the truth
+
+
+def test_smoothing_takes_most_of_the_noise_out():
+    noisy, noiseless = (oscillator_episodes(10, 100, noise=noise) for noise in (0.2, 0.0))
+    assert np.allclose(noisy.actions, noiseless.actions)
+    smoothed = smooth(fit_observer(TRUTH, noisy), noisy)
+    assert np.all(left_over(smoothed, noiseless) < 0.3 * left_over(noisy, noiseless))
+
+
+def test_episodes_without_noise_stay_as_they_are():
+    episodes = oscillator_episodes(5, 100)
+    wrong = LinearModel(1.02 * TRUTH.transition, TRUTH.control)
+    assert np.all(left_over(smooth(fit_observer(wrong, episodes), episodes), episodes) < 1e-3)
+
+
+def test_episodes_of_any_lengths_are_smoothed_each_for_itself():
+    whole = oscillator_episodes(4, 40, noise=0.1)
+    parts = [
+        whole[0],
+        *(
+            type(e)(e.states[: n + 1], e.actions[:n], None)
+            for e, n in zip([whole[i] for i in (1, 2, 3)], (1, 5, 33), strict=True)
+        ),
+    ]
+    episodes = Episodes.of(parts, state_names=whole.state_names, action_names=whole.action_names)
+    observer = fit_observer(TRUTH, whole)
+    together = smooth(observer, episodes)
+    for number, part in enumerate(parts):
+        alone = observer.smooth(jnp.asarray(part.states), jnp.asarray(part.actions))
+        assert np.allclose(together[number].states, alone)
+    assert np.array_equal(together.actions, episodes.actions)
+    assert together.state_names == episodes.state_names
+
+
+@pytest.fixture(scope="module")
+def data():
+    return oscillator_episodes(10, 60, noise=0.3), oscillator_episodes(3, 60, noise=0.3, seed=1)
+
+
+def test_a_second_fit_to_smoothed_episodes_is_nearer_to_the_truth(data):
+    test = oscillator_episodes(5, 60, seed=2)
+    score = ms.R2Bar(20)
+    first = fit(*data, SMALL, key=jax.random.key(0), score=score)
+    second = fit_smoothed(*data, Smoothed(SMALL, SMALL), key=jax.random.key(0), score=score)
+    assert second.outcome is Outcome.FINISHED
+    lost, kept = (1 - ms.score(found.model, test, horizon=20).r2bar() for found in (first, second))
+    assert kept < 0.7 * lost
+
+
+def test_each_fit_has_its_checkpoint(data, tmp_path):
+    config = Smoothed(*(replace(SMALL, epochs=epochs, least_steps=1) for epochs in (1, 2)))
+    ends = [
+        fit_smoothed(*data, config, key=jax.random.key(0), score=ms.R2Bar(5), checkpoint=tmp_path / "c.safetensors")
+        for _ in range(2)
+    ]
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == ["c_measured.safetensors", "c_smoothed.safetensors"]
+    assert ends[0].history == ends[1].history  # the second call has trained nothing anew: even the seconds are the same
+    assert len(ends[0].history) == 2
+
+
+def test_a_first_fit_that_diverges_is_the_end(data):
+    hopeless = replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
+    assert fit_smoothed(*data, Smoothed(hopeless, SMALL), key=jax.random.key(0), score=ms.R2Bar(5)).outcome is Outcome.DIVERGED
