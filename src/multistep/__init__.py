@@ -12,6 +12,7 @@ from multistep.data import save as save
 from multistep.data import split as split
 from multistep.dynamics import Model as Model
 from multistep.dynamics import NetworkConfig as NetworkConfig
+from multistep.dynamics import Observer as Observer
 from multistep.dynamics import load_model as load_model
 from multistep.dynamics import save_model as save_model
 from multistep.errors import InputError as InputError
@@ -29,9 +30,15 @@ from multistep.selection.select import select as select
 from multistep.tasks.cache import load_dataset as load_dataset
 from multistep.training import DEFAULT as DEFAULT
 from multistep.training import PAPER as PAPER
+from multistep.training import SMOOTHED as SMOOTHED
 from multistep.training import Fit as Fit
 from multistep.training import FitConfig as FitConfig
+from multistep.training import Smoothed as Smoothed
+from multistep.training import SmoothedFit as SmoothedFit
 from multistep.training import fit as _fit
+from multistep.training import fit_observer as fit_observer
+from multistep.training import fit_smoothed as _fit_smoothed
+from multistep.training import smooth as smooth
 from multistep.training.fit import Score as _Score
 from multistep.types import Key as _Key
 
@@ -55,3 +62,23 @@ def fit(
     file the same call goes on where a killed one stopped, and ends with the same bits.
     """
     return _fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)
+
+
+def fit_smoothed(
+    train: Episodes,
+    valid: Episodes,
+    config: Smoothed = SMOOTHED,
+    *,
+    key: _Key,
+    score: _Score = R2Bar(50),  # noqa: B008 - frozen
+    checkpoint: str | Path | None = None,
+) -> SmoothedFit:
+    """Fit, take the noise out of the training episodes with the model, and fit again.
+
+    ```python
+    fit = ms.fit_smoothed(train, valid, key=jax.random.key(0))
+    fit.observer.measurement_noise             # what was found on each measured state
+    states = ms.smooth(fit.observer, test)     # episodes without most of it
+    ```
+    """
+    return _fit_smoothed(train, valid, config, key=key, score=score, checkpoint=checkpoint)

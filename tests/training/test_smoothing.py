@@ -7,6 +7,7 @@ import pytest
 
 import multistep as ms
 from multistep.data import Episodes
+from multistep.dynamics import Observer
 from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed, smooth
 from systems import LinearModel, oscillator_episodes
 
@@ -42,22 +43,22 @@ def test_episodes_without_noise_stay_as_they_are():
 
 
 def test_episodes_of_any_lengths_are_smoothed_each_for_itself():
-    whole = oscillator_episodes(4, 40, noise=0.1)
-    parts = [
-        whole[0],
-        *(
-            type(e)(e.states[: n + 1], e.actions[:n], None)
-            for e, n in zip([whole[i] for i in (1, 2, 3)], (1, 5, 33), strict=True)
-        ),
-    ]
+    whole = oscillator_episodes(3, 40, noise=0.1)
+    parts = [(whole[number].states[: steps + 1], whole[number].actions[:steps]) for number, steps in enumerate((40, 33, 1))]
     episodes = Episodes.of(parts, state_names=whole.state_names, action_names=whole.action_names)
-    observer = fit_observer(TRUTH, whole)
+    observer = Observer(TRUTH, jnp.array([0.1, 0.1]), jnp.array([0.01, 0.02]))
     together = smooth(observer, episodes)
-    for number, part in enumerate(parts):
-        alone = observer.smooth(jnp.asarray(part.states), jnp.asarray(part.actions))
-        assert np.allclose(together[number].states, alone)
+    for number, (states, actions) in enumerate(parts):
+        assert np.allclose(together[number].states, observer.smooth(jnp.asarray(states), jnp.asarray(actions)))
     assert np.array_equal(together.actions, episodes.actions)
     assert together.state_names == episodes.state_names
+
+
+def test_a_model_that_diverges_cannot_smooth():
+    episodes = oscillator_episodes(2, 30)
+    observer = Observer(LinearModel(jnp.full((2, 2), jnp.inf), TRUTH.control), jnp.array([0.1, 0.1]), jnp.array([0.1, 0.1]))
+    with pytest.raises(ms.InputError, match="diverges in episode 0"):
+        smooth(observer, episodes)
 
 
 @pytest.fixture(scope="module")

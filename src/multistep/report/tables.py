@@ -33,6 +33,9 @@ def model_sentence(summary: dict[str, Any]) -> str:
         sentence += f" (the fit {model['outcome']} after {model['epochs']} epochs)"
     if model["diverged"] > 0:
         sentence += f"; {model['diverged']:.1%} of its rollouts left the finite range"
+    if "measurement_noise" in summary:
+        found = ", ".join(f"{name} {value:.3g}" for name, value in summary["measurement_noise"].items())
+        sentence += f". Deviation of the noise found on the measured states: {found}"
     return sentence + "."
 
 

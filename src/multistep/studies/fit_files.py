@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import numpy as np
 import tyro
 
-from multistep.data import Columns, split
+from multistep.data import Columns, Episodes, split
 from multistep.dynamics import save_model
 from multistep.evaluation import R2Bar, longest_horizon, score
 from multistep.studies.episode_files import read_episodes
 from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
-from multistep.training import DEFAULT, FitConfig, Outcome, Preset, fit
+from multistep.training import DEFAULT, Fit, FitConfig, Outcome, Preset, Smoothed, SmoothedFit, fit, fit_smoothed
+from multistep.types import Key
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class FitFilesConfig:
     """Shares (or numbers) of episodes for training, validation and test."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if no test episode is that long)."""
+    smooth: bool = False
+    """Fit twice: the second time, with half the horizon, to the training episodes as the first model has smoothed them."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")
@@ -50,8 +54,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
     train, valid, test = split(episodes, config.split, key=split_key)
     horizon = min(config.score_horizon, longest_horizon(test))
-    validation = R2Bar(min(50, horizon))
-    fitted = fit(train, valid, config.training, key=fit_key, score=validation, checkpoint=config.out / "checkpoint.safetensors")
+    fitted = _fit(config, train, valid, key=fit_key, horizon=horizon)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     scores = score(fitted.model, test, horizon=horizon)
@@ -59,5 +62,15 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     write_rows(config.out / "history.csv", history_rows(fitted))
     sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
     summary = {"model": score_summary(scores) | fit_summary(fitted), "episodes": sizes, "score_horizon": horizon}
+    if isinstance(fitted, SmoothedFit) and fitted.observer is not None:
+        noise = np.asarray(fitted.observer.measurement_noise, np.float64).tolist()
+        summary["measurement_noise"] = dict(zip(train.state_names, noise, strict=True))
     write_run(config.out, "fit", config, score_rows("model", scores), summary)
     return summary
+
+
+def _fit(config: FitFilesConfig, train: Episodes, valid: Episodes, *, key: Key, horizon: int) -> Fit:
+    score, checkpoint = R2Bar(min(50, horizon)), config.out / "checkpoint.safetensors"
+    if config.smooth:
+        return fit_smoothed(train, valid, Smoothed.of(config.training), key=key, score=score, checkpoint=checkpoint)
+    return fit(train, valid, config.training, key=key, score=score, checkpoint=checkpoint)

@@ -11,6 +11,7 @@ from multistep.training.fit import Fit as Fit
 from multistep.training.fit import fit as fit
 from multistep.training.history import Epoch as Epoch
 from multistep.training.history import Outcome as Outcome
+from multistep.training.smoothing import SmoothedFit as SmoothedFit
 from multistep.training.smoothing import fit_observer as fit_observer
 from multistep.training.smoothing import fit_smoothed as fit_smoothed
 from multistep.training.smoothing import smooth as smooth

@@ -1,7 +1,7 @@
 """`FitConfig`: how a model is trained, and the two presets."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from multistep.dynamics import NetworkConfig
@@ -75,10 +75,15 @@ class Smoothed:
     Smoothed states have a fraction of it, and a shorter horizon will do.
     """
 
-    measured: FitConfig = DEFAULT
+    measured: FitConfig
     """The first fit."""
-    smoothed: FitConfig = FitConfig(horizon=20)
+    smoothed: FitConfig
     """The second one, whose model counts."""
+
+    @staticmethod
+    def of(config: FitConfig) -> "Smoothed":
+        """The second fit like the first, with half of its horizon."""
+        return Smoothed(config, replace(config, horizon=max(1, config.horizon // 2)))
 
     @property
     def horizon(self) -> int:
@@ -89,7 +94,7 @@ class Smoothed:
         return self.smoothed.weights
 
 
-SMOOTHED = Smoothed()
+SMOOTHED = Smoothed.of(DEFAULT)
 
 Preset = Literal["default", "paper"]
 PRESETS: dict[Preset, FitConfig] = {"default": DEFAULT, "paper": PAPER}

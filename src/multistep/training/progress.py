@@ -1,4 +1,4 @@
-"""The progress bar of a fit, on a terminal only."""
+"""The progress of a fit, on a terminal only."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
 from multistep.training.history import Epoch
 
@@ -21,10 +21,8 @@ def progress_bar(horizon: int, num_epochs: int, history: tuple[Epoch, ...]) -> I
         TimeRemainingColumn(),
         TextColumn("score {task.fields[score]}  best {task.fields[best]}"),
     )
-    # Only where somebody looks at this fit alone: a sweep runs many, in other threads, and has a bar of its own.
-    disable = not sys.stderr.isatty() or threading.current_thread() is not threading.main_thread()
     best = max((epoch.score for epoch in history), default=float("-inf"))
-    with Progress(*columns, console=Console(stderr=True), disable=disable) as progress:
+    with Progress(*columns, console=Console(stderr=True), disable=not _is_watched()) as progress:
         task = progress.add_task("fit", total=num_epochs, completed=len(history), score="-", best="-")
 
         def show(epoch: Epoch) -> None:
@@ -33,3 +31,18 @@ def progress_bar(horizon: int, num_epochs: int, history: tuple[Epoch, ...]) -> I
             progress.update(task, advance=1, score=f"{epoch.score:.3f}", best=f"{best:.3f}")
 
         yield show
+
+
+@contextmanager
+def progress_spinner(doing: str) -> Iterator[None]:
+    """For work of unknown length."""
+    with Progress(
+        SpinnerColumn(), TextColumn(doing), transient=True, console=Console(stderr=True), disable=not _is_watched()
+    ) as it:
+        it.add_task(doing, total=None)
+        yield
+
+
+def _is_watched() -> bool:
+    """Whether somebody looks at this fit alone: a sweep runs many, in other threads, and has a bar of its own."""
+    return sys.stderr.isatty() and threading.current_thread() is threading.main_thread()

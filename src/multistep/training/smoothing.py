@@ -1,7 +1,7 @@
 """`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from multistep.errors import InputError
 from multistep.training.config import SMOOTHED, Smoothed
 from multistep.training.fit import Fit, Score, fit
 from multistep.training.history import Outcome
+from multistep.training.progress import progress_spinner
 from multistep.types import Key, Scalar, State
 
 PaddedStates = Float[Array, "episodes time_and_one state"]
@@ -28,6 +29,14 @@ LEAST, MOST = 1e-4, 1.0
 EPISODES_AT_ONCE = 32
 
 
+@dataclass(frozen=True)
+class SmoothedFit(Fit):
+    """The second of two fits, or the first if it diverged or was interrupted."""
+
+    observer: Observer | None
+    """What smoothed the episodes: the model of the first fit, and the noise on the measurements."""
+
+
 def fit_smoothed(
     train: Episodes,
     valid: Episodes,
@@ -36,17 +45,18 @@ def fit_smoothed(
     key: Key,
     score: Score,
     checkpoint: str | Path | None = None,
-) -> Fit:
-    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured.
-
-    If the first fit diverges or is interrupted, it is returned.
-    """
+) -> SmoothedFit:
+    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured."""
     first_key, second_key = jax.random.split(key)
     first = fit(train, valid, config.measured, key=first_key, score=score, checkpoint=_beside(checkpoint, "measured"))
     if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
-        return first
-    smoothed = smooth(fit_observer(first.model, train), train)
-    return fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=_beside(checkpoint, "smoothed"))
+        return SmoothedFit(first.model, first.history, first.outcome, None)
+    with progress_spinner("taking the noise out of the episodes"):
+        observer = fit_observer(first.model, train)
+        smoothed = smooth(observer, train)
+    beside = _beside(checkpoint, "smoothed")
+    second = fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=beside)
+    return SmoothedFit(second.model, second.history, second.outcome, observer)
 
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
