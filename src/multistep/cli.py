@@ -14,6 +14,7 @@ from multistep.bench.cartpole import CartpoleBenchConfig, run_cartpole_bench
 from multistep.bench.files import FilesBenchConfig, run_files_bench
 from multistep.bench.search import SearchBenchConfig, run_search_bench
 from multistep.bench.sigmoid import SigmoidBenchConfig, run_sigmoid_bench
+from multistep.bench.smoothing import SmoothingBenchConfig, run_smoothing_bench
 from multistep.bench.sweep import SweepBenchConfig, run_sweep_bench
 from multistep.bench.training import TrainingBenchConfig, run_training_bench
 from multistep.errors import InputError
@@ -101,6 +102,7 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
     bench.command(name="sweep")(_bench_sweep)
     bench.command(name="search")(_bench_search)
     bench.command(name="agents")(_bench_agents)
+    bench.command(name="smoothing")(_bench_smoothing)
     app.command(bench, name="bench", help="Measure speed, memory and quality on this machine.")
     reproduce.command(name="linear")(_linear)
     reproduce.command(name="sigmoid")(_sigmoid)
@@ -259,6 +261,14 @@ def _bench_sweep(config: Annotated[SweepBenchConfig, tyro.conf.arg(name="")] = S
 def _bench_search(config: Annotated[SearchBenchConfig, tyro.conf.arg(name="")] = SearchBenchConfig()) -> None:  # noqa: B008
     """Successive halving beside the whole grid of the static study, on Cartpole random data."""
     run_search_bench(config)
+    OUTPUT.print(bench_table(config.out))
+
+
+def _bench_smoothing(
+    config: Annotated[SmoothingBenchConfig, tyro.conf.arg(name="")] = SmoothingBenchConfig(),  # noqa: B008 - frozen
+) -> None:
+    """A fit to noisy episodes beside one to the same episodes smoothed, both scored with and without the noise."""
+    run_smoothing_bench(config)
     OUTPUT.print(bench_table(config.out))
 
 

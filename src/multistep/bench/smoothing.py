@@ -1,0 +1,123 @@
+"""`multistep bench smoothing`: what a second fit to smoothed episodes gains, and what noise it finds."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from multistep.data import Episodes, add_noise
+from multistep.evaluation import R2Bar, score
+from multistep.selection.folds import Fold, deal_sized_folds
+from multistep.selection.provenance import episodes_digest
+from multistep.selection.row_log import Row, RowLog
+from multistep.selection.sweep import FAILED, AbstractJob, sweep
+from multistep.selection.workers import connect
+from multistep.studies.run_folder import open_run, write_run
+from multistep.tasks.cache import load_dataset
+from multistep.tasks.catalogue import find_dataset
+from multistep.training import SMOOTHED, Smoothed, fit_smoothed, smooth
+
+COMMAND = "bench smoothing"
+SCORE_HORIZON = 100
+
+
+@dataclass(frozen=True)
+class SmoothingBenchConfig:
+    """A fit to noisy episodes beside one to the same episodes smoothed, both scored with and without the noise."""
+
+    dataset: tuple[str, ...] = ("cartpole/random", "cartpole/mixed_replay", "swimmer/random")
+    """Datasets of the paper."""
+    noise: tuple[float, ...] = (0.01, 0.02)
+    """Noise scales, as shares of each state's range."""
+    least_steps: int = SMOOTHED.measured.least_steps
+    """Gradient steps of each fit at least."""
+    epochs: int = SMOOTHED.measured.epochs
+    """Passes over all windows."""
+    seed: int = 0
+    """Seed of noise, split and training."""
+    workers: int | None = None
+    """Worker processes on this machine (default: one per core)."""
+    cache: Path | None = None
+    """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
+    out: Path = Path("runs/bench-smoothing")
+    """Folder for the results; the same command goes on where it was stopped."""
+
+
+class Pair(NamedTuple):
+    """Episodes with noise and without."""
+
+    noisy: Episodes
+    noiseless: Episodes
+
+
+@dataclass(frozen=True)
+class SmoothingJob(AbstractJob):
+    """Both fits to one dataset with one scale of noise. Its data are a `Pair`."""
+
+    data: str
+    dataset: str
+    noise: float
+    config: Smoothed
+    fold: Fold
+    seed: int
+
+    @property
+    def work(self) -> float:
+        return 1.0
+
+    def labels(self) -> Row:
+        return {"dataset": self.dataset, "noise": self.noise, "seed": self.seed}
+
+    def run(self, data: Pair) -> Row:
+        train, valid, test = self.fold.deal(data.noisy)
+        clean_train, _, clean_test = self.fold.deal(data.noiseless)
+        fitted = fit_smoothed(train, valid, self.config, key=jax.random.key(self.seed), score=R2Bar(50))
+        if fitted.observer is None:
+            return {"outcome": str(fitted.outcome), "reason": "the first fit diverged"}
+        models = {"measured": fitted.observer.model, "smoothed": fitted.model}
+        tests = {"noisy": test, "noiseless": clean_test}
+        scores = {
+            f"{name}_r2bar_{what}": score(model, episodes, horizon=SCORE_HORIZON).r2bar()
+            for what, episodes in tests.items()
+            for name, model in models.items()
+        }
+        added = self.noise * np.ptp(data.noiseless.states, axis=0).astype(np.float64)
+        found = np.asarray(fitted.observer.measurement_noise, np.float64) / added
+        error = smooth(fitted.observer, train).states.astype(np.float64) - clean_train.states
+        noise = {"noise_found_low": found.min(), "noise_found_high": found.max(), "noise_left": _rms(error / added)}
+        return {"outcome": str(fitted.outcome), "reason": None} | scores | {name: float(value) for name, value in noise.items()}
+
+
+def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
+    """Fit both ways at every scale of noise, leave rows and summary in `config.out` and return the summary."""
+    jobs, data = [], {}
+    training = replace(SMOOTHED.measured, epochs=config.epochs, least_steps=config.least_steps)
+    for name in config.dataset:
+        noiseless = load_dataset(name, config.cache)
+        (fold,) = deal_sized_folds(find_dataset(name).split, 1, key=jax.random.key(config.seed))
+        for noise in config.noise:
+            noisy = add_noise(noiseless, noise, key=jax.random.key(config.seed))
+            data[digest := episodes_digest(noisy)] = Pair(noisy, noiseless)
+            jobs.append(SmoothingJob(digest, name, noise, Smoothed.of(training), fold, config.seed))
+    log = RowLog(config.out / "fits.jsonl")
+    with log.writing():
+        open_run(config.out, COMMAND, config)
+        with connect(num_workers=config.workers) as client:
+            rows = sweep(jobs, data, log, client)
+    summary = {
+        f"{row['dataset']} {row['noise']:g}": {
+            name: row[name] for name in row if "_r2bar_" in name or name.startswith("noise_")
+        }
+        for row in rows
+        if row["outcome"] != FAILED
+    }
+    write_run(config.out, COMMAND, config, [{name: row[name] for name in row if name != "versions"} for row in rows], summary)
+    return summary
+
+
+def _rms(values: Float[ndarray, "all_states state"]) -> float:
+    return float(np.sqrt(np.mean(values**2)))
