@@ -78,18 +78,6 @@ def test_the_same_command_again_takes_the_finished_fit(fitted, logs):
     assert (out / "model.safetensors").read_bytes() == model
 
 
-def test_a_smoothed_fit_says_what_noise_it_has_found(logs):
-    words = ["--network.hidden-size", "32", "--least-steps", "1000", "--horizon", "8", "--smooth", "--out", "smoothed"]
-    answer = run("fit", "log_*.csv", *COLUMNS, *words, "--score-horizon", 20, folder=logs)
-    summary = json.loads((logs / "smoothed" / "summary.json").read_text())
-    assert set(summary["measurement_noise"]) == {"position", "velocity"}
-    assert all(0.007 < value < 0.015 for value in summary["measurement_noise"].values())  # 0.01 was added
-    assert f"position {summary['measurement_noise']['position']:.3g}, velocity" in answer.stdout
-    assert summary["model"]["r2bar_20"] > 0.8
-    history = read_rows(logs / "smoothed" / "history.csv")
-    assert {row["horizon"] for row in history} == set("1234")
-
-
 def test_score_agrees_with_the_library(fitted, logs):
     out, _ = fitted
     answer = run("score", out / "model.safetensors", "test.npz", "--score-horizon", 15, "--out", "scored", folder=logs)

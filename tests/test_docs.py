@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import multistep as ms
+from systems import oscillator_episodes
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -42,6 +43,27 @@ def test_the_commands_of_the_page_on_data(folder):
     assert len(clean) == len(noisy) == 4
     np.testing.assert_array_equal(clean.actions, noisy.actions)
     assert (clean.states != noisy.states).all()
+
+
+def test_the_page_on_smoothing(tmp_path):
+    """The command with a smaller training, the Python as it stands; on a plant whose noise is known."""
+    (tmp_path / "logs").mkdir()
+    plant = oscillator_episodes(12, 60, noise=0.05)
+    for number in range(len(plant)):
+        states, actions, _ = plant[number]
+        rows = "".join(f"{x},{theta},{u}\n" for (x, theta), u in zip(states, [*actions[:, 0], ""], strict=True))
+        (tmp_path / "logs" / f"{number}.csv").write_text("x,theta,u\n" + rows)
+    (words,) = commands("smoothing.md")
+    small = ["--network.hidden-size", "32", "--horizon", "10", "--least-steps", "500"]
+    answer = subprocess.run([sys.executable, "-m", *words, *small], cwd=tmp_path, check=True, capture_output=True, text=True)
+    summary = json.loads((tmp_path / "runs" / "smoothed" / "summary.json").read_text())
+    assert f"noise found on the measured states: x {summary['measurement_noise']['x']:.3g}, theta" in answer.stdout
+    (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "smoothing.md").read_text(), flags=re.DOTALL)
+    block += "\nprint(*noise, *(belief.mean - test[0].states[-1]))"
+    answer = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True)
+    *noise, first, second = map(float, answer.stdout.split())
+    np.testing.assert_allclose([list(summary["measurement_noise"].values()), noise], 0.05, rtol=0.3)
+    assert max(abs(first), abs(second)) < 0.2
 
 
 def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
