@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,23 +48,25 @@ def test_the_commands_of_the_page_on_data(folder):
 
 def test_the_page_on_smoothing(tmp_path):
     """The command with a smaller training, the Python as it stands; on a plant whose noise is known."""
-    (tmp_path / "logs").mkdir()
-    plant = oscillator_episodes(12, 60, noise=0.05)
-    for number in range(len(plant)):
-        states, actions, _ = plant[number]
-        rows = "".join(f"{x},{theta},{u}\n" for (x, theta), u in zip(states, [*actions[:, 0], ""], strict=True))
-        (tmp_path / "logs" / f"{number}.csv").write_text("x,theta,u\n" + rows)
+    for folder, noise in (("logs", 0.05), ("truth", 0)):
+        plant = replace(oscillator_episodes(12, 60, noise=noise), state_names=("x", "theta"), action_names=("u",))
+        for number in range(len(plant)):
+            ms.save(plant.take([number]), tmp_path / folder / f"{number}.csv")
     (words,) = commands("smoothing.md")
     small = ["--network.hidden-size", "32", "--horizon", "10", "--least-steps", "500"]
     answer = subprocess.run([sys.executable, "-m", *words, *small], cwd=tmp_path, check=True, capture_output=True, text=True)
     summary = json.loads((tmp_path / "runs" / "smoothed" / "summary.json").read_text())
     assert f"noise found on the measured states: x {summary['measurement_noise']['x']:.3g}, theta" in answer.stdout
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "smoothing.md").read_text(), flags=re.DOTALL)
-    block += "\nprint(*noise, *(belief.mean - test[0].states[-1]))"
+    block += (
+        "\ntruth = ms.load('truth/*.csv', states=['x', 'theta'], actions=['u'])"
+        "\ntruth = ms.split(truth, (0.7, 0.1, 0.2), key=jax.random.key(0))[2].states"
+        "\nprint(*noise, *((states - truth).std() for states in (smoothed.states, test.states)))"
+    )
     answer = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True)
-    *noise, first, second = map(float, answer.stdout.split())
+    *noise, left, measured = map(float, answer.stdout.split())
     np.testing.assert_allclose([list(summary["measurement_noise"].values()), noise], 0.05, rtol=0.3)
-    assert max(abs(first), abs(second)) < 0.2
+    assert left < 0.7 * measured
 
 
 def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):

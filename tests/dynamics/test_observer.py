@@ -94,3 +94,14 @@ def test_exact_measurements_stay_as_they_are(observer, episode):
     measured, actions = map(jnp.asarray, episode)
     exact = Observer(observer.model, 1e-9 * observer.measurement_noise, observer.step_noise)
     assert np.allclose(exact.smooth(measured, actions), measured, atol=1e-9)
+
+
+def test_steps_without_noise_in_single_precision():
+    """The covariance of a prediction is all but singular there, and must not be inverted."""
+    size, steps = 8, 200
+    rng = np.random.default_rng(0)
+    transition = np.outer(*rng.standard_normal((2, size))) / size
+    model = LinearModel(jnp.asarray(transition, "float32"), jnp.zeros((size, 1), "float32"))
+    observer = Observer(model, jnp.full(size, 0.3, "float32"), jnp.full(size, 1e-4, "float32"))
+    measured = jnp.asarray(rng.standard_normal((steps + 1, size)), "float32")
+    assert np.isfinite(np.asarray(observer.smooth(measured, jnp.zeros((steps, 1), "float32")))).all()

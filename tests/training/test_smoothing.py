@@ -9,7 +9,8 @@ import multistep as ms
 from multistep.data import Episodes
 from multistep.dynamics import Observer
 from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed, smooth
-from systems import LinearModel, oscillator_episodes
+from multistep.training.smoothing import _usual_length
+from systems import LinearModel, oscillator_episodes, random_episodes
 
 TRUTH = LinearModel(jnp.array([[0.99, 0.1], [-0.1, 0.97]]), jnp.array([[0.0], [0.1]]))
 SMALL = FitConfig(
@@ -52,6 +53,36 @@ def test_episodes_of_any_lengths_are_smoothed_each_for_itself():
         assert np.allclose(together[number].states, observer.smooth(jnp.asarray(states), jnp.asarray(actions)))
     assert np.array_equal(together.actions, episodes.actions)
     assert together.state_names == episodes.state_names
+
+
+def test_a_constant_state_stays_and_disturbs_nothing():
+    noisy = oscillator_episodes(5, 60, noise=0.1)
+    still = replace(noisy, states=np.insert(noisy.states, 2, 7.0, axis=1), state_names=(*noisy.state_names, "still"))
+    transition = jnp.asarray(np.block([[TRUTH.transition, np.zeros((2, 1))], [np.zeros((1, 2)), 1.001]]))
+    model = LinearModel(transition, jnp.concatenate([TRUTH.control, jnp.zeros((1, 1))]))
+    smoothed = smooth(fit_observer(model, still), still)
+    assert np.all(smoothed.states[:, 2] == 7)
+    assert np.allclose(smoothed.states[:, :2], smooth(fit_observer(TRUTH, noisy), noisy).states, atol=0.01)
+
+
+def test_segments_are_as_long_as_half_of_the_data_allow():
+    lengths = [100, *[90] * 50, 3]
+    assert _usual_length(random_episodes(lengths)) == 90
+    assert _usual_length(random_episodes([100, 90, 3])) == 100
+
+
+def test_what_cannot_be_smoothed_gets_a_sentence():
+    with pytest.raises(ms.InputError, match="In episodes of 2 steps noise cannot be told from motion"):
+        fit_observer(TRUTH, oscillator_episodes(50, 2, noise=0.1))
+    broken = LinearModel(jnp.full((2, 2), jnp.nan), TRUTH.control)
+    with pytest.raises(ms.InputError, match="noise cannot be found"):
+        fit_observer(broken, oscillator_episodes(3, 30, noise=0.1))
+
+
+def test_weights_that_were_given_one_by_one_keep_their_horizon():
+    assert Smoothed.of(FitConfig(horizon=2, weights=ms.Custom((0.5, 0.5)))).horizon == 2
+    assert Smoothed.of(FitConfig(horizon=1)).horizon == 1
+    assert Smoothed.of(FitConfig(horizon=9)).horizon == 4
 
 
 def test_a_model_that_diverges_cannot_smooth():

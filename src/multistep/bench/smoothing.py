@@ -10,6 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.data import Episodes, add_noise
+from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.selection.folds import Fold, deal_sized_folds
 from multistep.selection.provenance import episodes_digest
@@ -45,6 +46,10 @@ class SmoothingBenchConfig:
     """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
     out: Path = Path("runs/bench-smoothing")
     """Folder for the results; the same command goes on where it was stopped."""
+
+    def __post_init__(self) -> None:
+        if not all(0 < noise < 1 for noise in self.noise):
+            raise InputError("The noise scales must be above 0 and below 1: without noise there is nothing to smooth.")
 
 
 class Pair(NamedTuple):

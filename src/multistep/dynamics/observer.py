@@ -20,13 +20,15 @@ class Belief(eqx.Module):
 
 
 class Filtered(eqx.Module):
-    """One step of the filter: the belief before it, what the model made of it, and what the measurement made of that."""
+    """One step of the filter: the belief after it, and what the smoother needs to know of it."""
 
-    before: Belief
-    predicted: Belief
+    after: Belief
     jacobian: Matrix
     """Of the model's step, at the belief before."""
-    after: Belief
+    kept: Matrix
+    """What the measurement leaves of an error of the prediction: one minus the gain."""
+    weighted_surprise: State
+    """What was measured beyond the prediction, divided by its covariance."""
     log_density: Scalar
     """Of the measurement, given those before it."""
 
@@ -57,15 +59,15 @@ class Observer(eqx.Module):
     def observe(self, before: Belief, action: Action, measured: State) -> Filtered:
         """The belief after an action and the measurement that followed it."""
         jacobian = jax.jacfwd(self.model.step)(before.mean, action)
+        predicted = self.model.step(before.mean, action)
         covariance = jacobian @ before.covariance @ jacobian.T + jnp.diag(self.step_noise**2)
-        predicted = Belief(self.model.step(before.mean, action), covariance)
-        noise = jnp.diag(self.measurement_noise**2)
-        surprise = measured - predicted.mean
+        noise, surprise = jnp.diag(self.measurement_noise**2), measured - predicted
         spread = _Spread.of(covariance + noise)
         gain = spread.divide(covariance).T
-        rest = jnp.eye(len(measured), dtype=gain.dtype) - gain
-        after = Belief(predicted.mean + gain @ surprise, _symmetric(rest @ covariance @ rest.T + gain @ noise @ gain.T))
-        return Filtered(before, predicted, jacobian, after, spread.log_density(surprise))
+        kept = jnp.eye(len(measured), dtype=gain.dtype) - gain
+        corrected = kept @ covariance @ kept.T + gain @ noise @ gain.T  # Joseph's form: it stays positive
+        after = Belief(predicted + gain @ surprise, (corrected + corrected.T) / 2)
+        return Filtered(after, jacobian, kept, spread.divide(surprise[:, None])[:, 0], spread.log_density(surprise))
 
     def filter(self, measured: Measured, actions: Actions) -> Filtered:
         """All steps of an episode; `measured` has one state more than there are actions."""
@@ -77,24 +79,24 @@ class Observer(eqx.Module):
         return jax.lax.scan(advance, self.start(measured[0]), (actions, measured[1:]))[1]
 
     def smooth(self, measured: Measured, actions: Actions, num_steps: Int[Array, ""] | None = None) -> Measured:
-        """The best guess of every state of an episode, from all of its measurements (Rauch, Tung and Striebel).
+        """The best guess of every state of an episode, from all of its measurements.
 
-        If it is padded, `num_steps` says how many steps it has; the states after them mean nothing.
+        The form of Bryson and Frazier, which inverts nothing that the filter has not inverted. If the episode is padded,
+        `num_steps` says how many steps it has; the states after them mean nothing.
         """
         filtered = self.filter(measured, actions)
-        steps = jnp.arange(len(actions))
-        is_last = steps + 1 >= (len(actions) if num_steps is None else num_steps)
+        is_last = jnp.arange(len(actions)) + 1 >= (len(actions) if num_steps is None else num_steps)
 
-        def go_back(later: Belief, given: tuple[Filtered, Bool[Array, ""]]) -> tuple[Belief, State]:
+        def go_back(later: State, given: tuple[Filtered, Bool[Array, ""]]) -> tuple[State, State]:
+            """`later` is what the measurements after a step say of the belief after it, carried to before the step."""
             step, is_last = given
-            later = jax.tree.map(lambda end, other: jnp.where(is_last, end, other), step.after, later)
-            gain = _Spread.of(step.predicted.covariance).divide(step.jacobian @ step.before.covariance).T
-            mean = step.before.mean + gain @ (later.mean - step.predicted.mean)
-            correction = gain @ (later.covariance - step.predicted.covariance) @ gain.T
-            return Belief(mean, _symmetric(step.before.covariance + correction)), later.mean
+            later = jnp.where(is_last, 0, later)
+            before = step.jacobian.T @ (step.kept.T @ later - step.weighted_surprise)
+            return before, step.after.mean - step.after.covariance @ later
 
-        first, later_means = jax.lax.scan(go_back, self.start(measured[0]), (filtered, is_last), reverse=True)
-        return jnp.concatenate([first.mean[None], later_means])
+        start = self.start(measured[0])
+        later, smoothed = jax.lax.scan(go_back, jnp.zeros_like(start.mean), (filtered, is_last), reverse=True)
+        return jnp.concatenate([(start.mean - start.covariance @ later)[None], smoothed])
 
 
 class _Spread(eqx.Module):
@@ -108,16 +110,11 @@ class _Spread(eqx.Module):
         scale = jnp.sqrt(jnp.diagonal(covariance))
         return _Spread(scale, jnp.linalg.cholesky(covariance / jnp.outer(scale, scale)))
 
-    def divide(self, matrix: Matrix) -> Matrix:
-        """The inverse of the covariance times the matrix."""
-        scaled = jax.scipy.linalg.cho_solve((self.factor, True), matrix / self.scale[:, None])
-        return scaled / self.scale[:, None]
+    def divide(self, columns: Float[Array, "state columns"]) -> Float[Array, "state columns"]:
+        """The inverse of the covariance times the columns."""
+        return jax.scipy.linalg.cho_solve((self.factor, True), columns / self.scale[:, None]) / self.scale[:, None]
 
     def log_density(self, error: State) -> Scalar:
         whitened = jax.scipy.linalg.solve_triangular(self.factor, error / self.scale, lower=True)
         volume = jnp.log(self.scale).sum() + jnp.log(jnp.diagonal(self.factor)).sum()
         return -0.5 * whitened @ whitened - volume - 0.5 * len(error) * jnp.log(2 * jnp.pi)
-
-
-def _symmetric(matrix: Matrix) -> Matrix:
-    return (matrix + matrix.T) / 2

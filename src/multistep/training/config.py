@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from multistep.dynamics import NetworkConfig
 from multistep.errors import InputError
-from multistep.losses import AbstractWeights, Balanced, Exponential
+from multistep.losses import AbstractWeights, Balanced, Custom, Exponential
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,9 @@ class Smoothed:
 
     @staticmethod
     def of(config: FitConfig) -> "Smoothed":
-        """The second fit like the first, with half of its horizon."""
+        """The second fit like the first, with half of its horizon (weights that were given one by one stay as they are)."""
+        if isinstance(config.weights, Custom):
+            return Smoothed(config, config)
         return Smoothed(config, replace(config, horizon=max(1, config.horizon // 2)))
 
     @property

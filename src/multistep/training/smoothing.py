@@ -26,12 +26,13 @@ PaddedActions = Float[Array, "episodes time action"]
 SEGMENTS, SEGMENT_STEPS = 100, 100
 LEAST, MOST = 1e-4, 1.0
 """Deviations of noise that are looked for, as shares of each state's own deviation."""
+LEAST_STEPS = 5
 EPISODES_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class SmoothedFit(Fit):
-    """The second of two fits, or the first if it diverged or was interrupted."""
+    """The second of two fits; the first if that one diverged or was interrupted, and then there is no observer."""
 
     observer: Observer | None
     """What smoothed the episodes: the model of the first fit, and the noise on the measurements."""
@@ -51,9 +52,12 @@ def fit_smoothed(
     first = fit(train, valid, config.measured, key=first_key, score=score, checkpoint=_beside(checkpoint, "measured"))
     if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
         return SmoothedFit(first.model, first.history, first.outcome, None)
-    with progress_spinner("taking the noise out of the episodes"):
-        observer = fit_observer(first.model, train)
-        smoothed = smooth(observer, train)
+    try:
+        with progress_spinner("taking the noise out of the episodes"):
+            observer = fit_observer(first.model, train)
+            smoothed = smooth(observer, train)
+    except KeyboardInterrupt:
+        return SmoothedFit(first.model, first.history, Outcome.INTERRUPTED, None)
     beside = _beside(checkpoint, "smoothed")
     second = fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=beside)
     return SmoothedFit(second.model, second.history, second.outcome, observer)
@@ -61,25 +65,31 @@ def fit_smoothed(
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     """The observer whose noise makes the measurements of the episodes likeliest under the model."""
-    steps = min(SEGMENT_STEPS, int(episodes.lengths.max()))
+    steps = min(SEGMENT_STEPS, _usual_length(episodes))
+    if steps < LEAST_STEPS:
+        raise InputError(
+            f"In episodes of {steps} steps noise cannot be told from motion: smooth episodes of {LEAST_STEPS} or more."
+        )
     starts = window_starts(episodes, steps)
     starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
     windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
-    unit = np.maximum(episodes.states.std(axis=0, dtype=np.float64), np.finfo(np.float32).tiny)
-    at_most = estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit
-    first = np.log(np.clip(np.nan_to_num(np.concatenate([at_most, at_most / 5]), nan=0.01), LEAST, MOST))
+    unit = np.where(np.ptp(episodes.states, axis=0) > 0, episodes.states.std(axis=0, dtype=np.float64), 1)
+    guess = np.nan_to_num(estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit, nan=0.01)
+    first = np.log(np.clip(np.concatenate([guess, guess / 5]), LEAST, MOST))
 
     def objective(logs: Float[ndarray, " twice_state"]) -> tuple[float, Float[ndarray, " twice_state"]]:
         value, slope = _cost(jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, jnp.asarray(starts))
         return float(value), np.asarray(slope, np.float64)
 
     found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=[(np.log(LEAST), np.log(MOST))] * len(first))
+    if not np.isfinite(found.fun):
+        raise InputError("The model diverges on the episodes, so that their noise cannot be found: train it for longer.")
     return _observer(model, jnp.asarray(found.x, float), jnp.asarray(unit, float))
 
 
 def smooth(observer: Observer, episodes: Episodes) -> Episodes:
-    """The episodes with the observer's best guess of every state in place of what was measured."""
-    states = np.empty_like(episodes.states)
+    """The episodes with the observer's best guess of every state in place of what was measured; a constant one stays."""
+    states, constant = np.empty_like(episodes.states), np.ptp(episodes.states, axis=0) == 0
     buckets = np.ceil(np.log2(episodes.lengths))
     for bucket in np.unique(buckets):  # padded to the longest of a bucket: few programs to compile, whatever the lengths
         numbers = np.flatnonzero(buckets == bucket).tolist()
@@ -89,7 +99,13 @@ def smooth(observer: Observer, episodes: Episodes) -> Episodes:
             if not np.isfinite(smoothed[:count]).all():
                 raise InputError(f"The model diverges in episode {number} and cannot smooth it: train it for longer.")
             states[first : first + count] = smoothed[:count]
-    return replace(episodes, states=states)
+    return replace(episodes, states=np.where(constant, episodes.states, states))
+
+
+def _usual_length(episodes: Episodes) -> int:
+    """The largest number of steps that at least half of all steps lie in episodes of."""
+    lengths = np.sort(episodes.lengths)[::-1]
+    return int(lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)])
 
 
 def _padded(episodes: Sequence[Episode]) -> tuple[PaddedStates, PaddedActions, Int[Array, " episodes"]]:
