@@ -1,5 +1,6 @@
 """`multistep reproduce dynamic`: returns of agents in learned models, as in the section "Dynamic evaluation"."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,11 +146,17 @@ def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
             # The main comparison first: what follows takes hours.
             chosen: list[Chosen] = [{} for _ in settings]
             agents = _train_agents(config, settings, chosen, log, client)
-            if not (config.out / "rows.csv").exists():
+            if not _is_complete(config.out):
                 _write(config, settings, chosen, agents, log)
             chosen = [_choose_betas(config, setting, log, client) for setting in settings]
             agents = _train_agents(config, settings, chosen, log, client)
         return _write(config, settings, chosen, agents, log)
+
+
+def _is_complete(out: Path) -> bool:
+    """Whether an earlier run has left the whole table, which must not be replaced by a part of it."""
+    path = out / "summary.json"
+    return path.exists() and json.loads(path.read_text())["complete"]
 
 
 def _write(
