@@ -105,13 +105,13 @@ SIZES: dict[Scale, Size] = {
     ),
     "quick": Size(
         horizons=PAPER_HORIZONS,
-        betas=(0.3, 0.75, 1.0, 1.5),
+        betas=(0.75, 1.0, 1.5),
         epochs=10,
         num_folds=1,
         ours=DEFAULT,
         smoothed=SMOOTHED,
         budget=Budget(sac_steps=80_000),
-        other_episodes=5,
+        other_episodes=4,
     ),
     "paper": Size(PAPER_HORIZONS, PAPER_BETAS, PAPER.epochs, 3, DEFAULT, SMOOTHED, Budget(), 10),
 }
