@@ -68,7 +68,15 @@ def test_the_command_of_the_page_runs_and_resumes(tmp_path):
     assert kinds.count("agent") == 5  # both of ours, one-step, horizon 2 with both betas: one R2's choice, one uniform
     assert sorted(len(row["returns"]) for row in rows if row["kind"] == "agent") == [2, 2, 3, 3, 3]
     bars = pl.read_csv(out / "rows.csv")
-    assert bars["variant"].to_list() == ["one-step", "beta by R2", "uniform", "beta by return", "default", "smoothed"]
+    assert bars["variant"].to_list() == [
+        "one-step",
+        "beta by R2",
+        "uniform",
+        "beta by return",
+        "default",
+        "smoothed",
+        "smoothed, filtered",
+    ]
     fits = {row["weights"]: row["r2bar"] for row in rows if row["kind"] == "fit"}
     assert bars["weights"][1] == max(fits, key=fits.get)
     assert bars["weights"][2] == "exponential:1"
@@ -77,7 +85,9 @@ def test_the_command_of_the_page_runs_and_resumes(tmp_path):
     assert summary["default"]["0.01"] == pytest.approx(np.mean(ours["returns"]))
     smoothed = next(row for row in rows if row["kind"] == "agent" and row["horizon"] == 3)
     assert summary["smoothed"]["0.01"] == pytest.approx(np.mean(smoothed["returns"]))
-    assert dynamic_table(out).row_count == 6
+    assert summary["smoothed_filtered"]["0.01"] == pytest.approx(np.mean(smoothed["returns_filtered"]))
+    assert smoothed["returns_filtered"] != smoothed["returns"]
+    assert dynamic_table(out).row_count == 7
     assert draw_dynamic(out).exists()
     with pytest.raises(InputError, match="must be different numbers"):
         DynamicConfig(noise=(0.01, 0.01))

@@ -13,7 +13,8 @@ from numpy import ndarray
 from multistep.agents.acting import act
 from multistep.agents.model_based import train_on_model
 from multistep.agents.model_env import ModelEnv
-from multistep.agents.planners import PolicyGuided
+from multistep.agents.observing import Observing
+from multistep.agents.planners import AbstractPlanner, PolicyGuided
 from multistep.agents.policy import policy_of
 from multistep.data import Episodes
 from multistep.dynamics import Model
@@ -24,7 +25,7 @@ from multistep.selection.provenance import digest, plain
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import AbstractJob
 from multistep.tasks import TASKS
-from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_smoothed
+from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,10 @@ class Logged(NamedTuple):
 
 @dataclass(frozen=True)
 class AgentJob(AbstractJob):
-    """Fit a model to the training episodes of a fold, train SAC in it, act with both."""
+    """Fit a model to the training episodes of a fold, train SAC in it, act with both.
+
+    A smoothed model has an observer, and acts again in the states that it takes the measured ones for.
+    """
 
     data: str
     task: str
@@ -90,14 +94,17 @@ class AgentJob(AbstractJob):
         agent = train_on_model(env, num_steps=self.budget.sac_steps, seed=self._seed)
         clock.append(time.perf_counter())
         planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
-        returns = [self._act(planner, number, data.noise) for number in range(self.budget.num_episodes)]
+        returns = {"returns": self._act(planner, data.noise)}
+        if isinstance(self.config, Smoothed):
+            observing = Observing(planner, fit_observer(model, train), train.action_size)
+            returns["returns_filtered"] = self._act(observing, data.noise)
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
         seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
         return {
             "outcome": "finished",
             "reason": None,
-            "returns": returns,
+            **returns,
             "r2bar": score(model, test, horizon=horizon).r2bar(),
             "left_share": env.num_left / max(1, env.num_ended),
             **{f"{name}_seconds": value for name, value in seconds.items()},
@@ -118,6 +125,7 @@ class AgentJob(AbstractJob):
                 fitted = fit(train, valid, self.config, **given)
         return None if fitted.outcome is Outcome.DIVERGED else fitted.model
 
-    def _act(self, planner: PolicyGuided, number: int, noise: Float[ndarray, " state"]) -> float:
-        # The same episodes for every agent: they differ by what is varied alone.
-        return act(planner, TASKS[self.task], seed=number, noise=noise, num_steps=self.budget.episode_steps).total
+    def _act(self, planner: AbstractPlanner[Any], noise: Float[ndarray, " state"]) -> list[float]:
+        """The returns of all episodes, the same ones for every agent: they differ by what is varied alone."""
+        given = {"noise": noise, "num_steps": self.budget.episode_steps}
+        return [act(planner, TASKS[self.task], seed=number, **given).total for number in range(self.budget.num_episodes)]

@@ -14,5 +14,6 @@ from multistep.dynamics.network import NetworkConfig as NetworkConfig
 from multistep.dynamics.network import make_network as make_network
 from multistep.dynamics.normaliser import Normaliser as Normaliser
 from multistep.dynamics.normaliser import fit_normaliser as fit_normaliser
+from multistep.dynamics.observer import Belief as Belief
 from multistep.dynamics.observer import Observer as Observer
 from multistep.dynamics.rollout import rollout as rollout

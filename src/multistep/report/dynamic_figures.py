@@ -19,7 +19,8 @@ def dynamic_sentence(summary: dict[str, Any]) -> str:
     return (
         f"Mean return of agents in the one-step model: {returns('one_step')} (the paper: near "
         f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default model: "
-        f"{returns('default')}; in the one fitted again to smoothed episodes: {returns('smoothed')}. SAC took "
+        f"{returns('default')}; in the one fitted again to smoothed episodes: {returns('smoothed')}, and with filtered "
+        f"observations: {returns('smoothed_filtered')}. SAC took "
         f"{summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were trained for "
         f"{summary['epochs_of_paper_models']} epochs; {summary['agents_per_model']} agent(s) per model."
     )

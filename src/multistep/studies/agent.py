@@ -14,11 +14,12 @@ from multistep.agents.acting import EpisodeJob
 from multistep.agents.imagination import Imagination, Reward, fingerprint_of, imagine
 from multistep.agents.model_based import PAPER_STEPS, train_on_model
 from multistep.agents.model_env import ModelEnv
+from multistep.agents.observing import Observing
 from multistep.agents.own_reward import find_reward
 from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
 from multistep.agents.planning import plan
 from multistep.agents.policy import load_agent, policy_of
-from multistep.data import Columns, Episodes
+from multistep.data import Columns, Episodes, add_noise
 from multistep.dynamics import Model, load_model
 from multistep.errors import InputError
 from multistep.selection.provenance import digest
@@ -30,6 +31,7 @@ from multistep.studies.episode_files import read_episodes
 from multistep.studies.intervals import mean_interval
 from multistep.studies.run_folder import check_run, open_run, write_json, write_run
 from multistep.tasks import TASKS
+from multistep.training import fit_observer
 
 PlannerName = Literal["guided", "cem", "random"]
 AGENT = "agent.zip"
@@ -109,6 +111,9 @@ class EvaluateConfig(Planning):
     """Steps of each (default: those of the task)."""
     noise: float = 0.0
     """Deviation of the noise on what the planner sees, as a share of each state's range in the data."""
+    filter: bool = False
+    """Plan from the state that an observer takes the noisy one for; it is fitted to the start states' episodes with that
+    noise added (and to the first model of an ensemble)."""
     workers: int | None = None
     """Worker processes (default: one per core)."""
     out: Path = Path("runs/evaluate")
@@ -204,9 +209,13 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
         raise InputError(f"The noise is {config.noise}: it must be 0 or more, and finite.")
     given = _given(config)
     imagination, planner = _planner(config, given)
+    if config.filter:
+        planner = _observing(config, given, planner)
     deviation = config.noise * np.ptp(given.starts.states, axis=0).astype(np.float64)
     settings = (config.num_sequences, config.plan_horizon)
-    name = digest([fingerprint_of(imagination, *settings), str(config.planner), _agent_digest(config), config.noise])
+    name = digest(
+        [fingerprint_of(imagination, *settings), str(config.planner), _agent_digest(config), config.noise, config.filter]
+    )
     jobs = [EpisodeJob(name, config.task, config.seed + number, config.steps) for number in range(config.episodes)]
     log = RowLog(config.out / "episodes.jsonl")
     with log.writing():
@@ -281,6 +290,12 @@ def _planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlann
             return imagination, CrossEntropy(imagination, actions, num_elites=_elites(config), **sizes)
         case "guided":
             return imagination, PolicyGuided(imagination, policy_of(_load_agent(config, given, imagination)), **sizes)
+
+
+def _observing(config: EvaluateConfig, given: Given, planner: AbstractPlanner[Any]) -> AbstractPlanner[Any]:
+    """The planner behind an observer."""
+    seen = add_noise(given.starts, config.noise, key=jax.random.key(config.seed)) if config.noise else given.starts
+    return Observing(planner, fit_observer(given.models[0], seen), given.starts.action_size)
 
 
 def _elites(config: Planning) -> int:

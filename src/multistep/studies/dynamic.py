@@ -26,6 +26,7 @@ from multistep.studies.dynamic_tables import (
     BY_RETURN,
     ONE_STEP,
     OURS,
+    OURS_FILTERED,
     OURS_SMOOTHED,
     UNIFORM,
     Learned,
@@ -266,6 +267,7 @@ def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agen
         *([best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})] if by_r2 else ()),
         group_row(setting.noise, OURS, size.ours, rows(size.ours)),
         group_row(setting.noise, OURS_SMOOTHED, size.smoothed, rows(size.smoothed)),
+        group_row(setting.noise, OURS_FILTERED, size.smoothed, rows(size.smoothed)),
     ]
 
 

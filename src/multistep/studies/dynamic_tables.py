@@ -11,7 +11,7 @@ from multistep.studies.intervals import mean_interval
 from multistep.training import FitConfig, Smoothed
 
 ONE_STEP, BY_R2, UNIFORM, BY_RETURN = "one-step", "beta by R2", "uniform", "beta by return"
-OURS, OURS_SMOOTHED = "default", "smoothed"
+OURS, OURS_SMOOTHED, OURS_FILTERED = "default", "smoothed", "smoothed, filtered"
 Learned = FitConfig | Smoothed
 """How a model was learned."""
 PAPER_ONE_STEP = 700.0
@@ -20,7 +20,8 @@ PAPER_ONE_STEP = 700.0
 
 def group_row(noise: float, variant: str, model: Learned, agents: Sequence[Row]) -> Row:
     """Mean return of a model's agents, with its 95 % interval."""
-    return _row(noise, variant, model, agents, [agent.get("returns", []) for agent in agents])
+    returns = "returns_filtered" if variant == OURS_FILTERED else "returns"
+    return _row(noise, variant, model, agents, [agent.get(returns, []) for agent in agents])
 
 
 def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequence[Row]]) -> Row:
@@ -43,6 +44,7 @@ def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
         "one_step": {f"{noise:g}": mean(ONE_STEP, noise) for noise in noises},
         "default": {f"{noise:g}": mean(OURS, noise) for noise in noises},
         "smoothed": {f"{noise:g}": mean(OURS_SMOOTHED, noise) for noise in noises},
+        "smoothed_filtered": {f"{noise:g}": mean(OURS_FILTERED, noise) for noise in noises},
     }
 
 
