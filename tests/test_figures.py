@@ -150,7 +150,32 @@ def test_static_figures():
     assert f"{networks[0.0, False, 'tanh']} with tanh" in text
     found = summary("static", "results")
     assert len(found["one_step_as_in_paper"]) == 2
-    assert found["not_collected"] == ["cartpole/mixed_replay", "cartpole/full_replay", "swimmer/mixed_replay"]
+    assert found["not_collected"] == ["cartpole/full_replay", "swimmer/mixed_replay"]
+
+
+def test_figures_of_the_multi_step_cells():
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    with open(ROOT / "results" / "static" / "rows.csv") as file:
+        cells = [row for row in csv.DictReader(file) if row["dataset"] == "cartpole/random" and row["preset"] == "paper"]
+
+    def cell(row, of, spread, beta):
+        chosen = "" if row["horizon"] == "1" else f" [{float(row[beta].removeprefix('exponential:')):g}]"
+        return f"{1000 * float(row[of]):.0f} ± {1000 * float(row[spread]):.0f}{chosen}"
+
+    noisy = sorted((row for row in cells if float(row["noise"]) == 0.02), key=lambda row: int(row["horizon"]))
+    ours = " | ".join(cell(row, "mean", "deviation", "weights") for row in noisy)
+    paper = " | ".join(cell(row, "paper", "paper_deviation", "paper_beta") for row in noisy)
+    assert f"| ours | {ours} | {1000 * float(noisy[0]['ceiling']):.0f} |\n| the paper | {paper} | |" in page
+
+    def gains(rows, of):
+        values = [float(row[of]) for row in sorted(rows, key=lambda row: int(row["horizon"]))]
+        return [f"{1000 * value - 1000 * values[0]:.0f}" for value in values[1:]]
+
+    there, here = ("{}, {} and {}".format(*gains(noisy, of)) for of in ("paper", "mean"))
+    assert f"{there} points there, {here} here" in page
+    clean = [row for row in cells if float(row["noise"]) == 0]
+    there, here = ("{} and {}".format(*gains(clean, of)) for of in ("paper", "mean"))
+    assert f"gain {here} points here, {there} in the paper" in page
 
 
 def test_agents_figures():
