@@ -81,7 +81,9 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
         value, slope = _cost(jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, jnp.asarray(starts))
         return float(value), np.asarray(slope, np.float64)
 
-    found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=[(np.log(LEAST), np.log(MOST))] * len(first))
+    bounds = [(np.log(LEAST), np.log(MOST))] * len(first)
+    # A smaller tolerance is lost in single precision: the line search then tries in vain.
+    found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5})
     if not np.isfinite(found.fun):
         raise InputError("The model diverges on the episodes, so that their noise cannot be found: train it for longer.")
     return _observer(model, jnp.asarray(found.x, float), jnp.asarray(unit, float))
