@@ -214,8 +214,9 @@ def test_dynamic_figures():
     assert f"without noise: {by_name['one-step', 0]} here" in page
     assert f"it goes from {by_name['default', 0]} to {by_name['default', 0.01]}." in page
     assert f"gives most of it back: {by_name['smoothed', 0.01]}," in page
-    smoothed = [by_name["smoothed", noise] for noise in (0, 0.01)]
-    assert f"the model has {smoothed[0]} and, with noise, {smoothed[1]} (`multistep" in README
+    filtered = by_name["smoothed, filtered", 0.01]
+    assert f"state has {filtered}, and loses" in page
+    assert f"acting in filtered states it has {filtered} with that noise (`multistep" in README
     best = [by_name[variant, noise] for noise in (0, 0.01) for variant in ("default", "one-step")]
     assert (
         f"a return of {best[0]} in the default model and {best[1]} in the one-step one, and {best[2]}\nand {best[3]}" in README
