@@ -150,12 +150,13 @@ def test_the_yardstick_does_as_many_operations_as_it_says():
 
 def test_smoothing_bench_scores_both_models_and_resumes(tmp_path):
     words = ["smoothing", "--dataset", "cartpole/mixed_replay", "--noise", "0.02", "--epochs", "1", "--least-steps", "1"]
-    run(*words, "--workers", "1", "--out", "b", folder=tmp_path)
+    words += ["--horizon", "6", "--workers", "1", "--out", "b"]
+    run(*words, folder=tmp_path)
     (row,) = RowLog(tmp_path / "b" / "fits.jsonl").read()
     summary = json.loads((tmp_path / "b" / "summary.json").read_text())
     found = summary["cartpole/mixed_replay 0.02"]
     assert 0.8 < found["noise_found_low"] <= found["noise_found_high"] < 1.5
     assert found["noise_left"] < 0.8
     assert found["smoothed_r2bar_noiseless"] > found["smoothed_r2bar_noisy"] > 0.5
-    run(*words, "--workers", "1", "--out", "b", folder=tmp_path)
+    run(*words, folder=tmp_path)
     assert RowLog(tmp_path / "b" / "fits.jsonl").read() == [row]

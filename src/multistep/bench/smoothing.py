@@ -34,6 +34,8 @@ class SmoothingBenchConfig:
     """Datasets of the paper."""
     noise: tuple[float, ...] = (0.01, 0.02)
     """Noise scales, as shares of each state's range."""
+    horizon: int = SMOOTHED.measured.horizon
+    """Horizon of the first fit; the second has half of it."""
     least_steps: int = SMOOTHED.measured.least_steps
     """Gradient steps of each fit at least."""
     epochs: int = SMOOTHED.measured.epochs
@@ -100,7 +102,8 @@ class SmoothingJob(AbstractJob):
 def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
     """Fit both ways at every scale of noise, leave rows and summary in `config.out` and return the summary."""
     jobs, data = [], {}
-    training = replace(SMOOTHED.measured, epochs=config.epochs, least_steps=config.least_steps)
+    sizes = {"horizon": config.horizon, "epochs": config.epochs, "least_steps": config.least_steps}
+    training = replace(SMOOTHED.measured, **sizes)
     for name in config.dataset:
         noiseless = load_dataset(name, config.cache)
         (fold,) = deal_sized_folds(find_dataset(name).split, 1, key=jax.random.key(config.seed))
