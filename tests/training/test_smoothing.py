@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,8 +104,19 @@ def test_a_second_fit_to_smoothed_episodes_is_nearer_to_the_truth(data):
     first = fit(*data, SMALL, key=jax.random.key(0), score=score)
     second = fit_smoothed(*data, Smoothed(SMALL, SMALL), key=jax.random.key(0), score=score)
     assert second.outcome is Outcome.FINISHED
+    assert second.is_second
     lost, kept = (1 - ms.score(found.model, test, horizon=20).r2bar() for found in (first, second))
     assert kept < 0.7 * lost
+
+
+def test_without_noise_the_first_fit_counts_and_is_that_of_fit():
+    exact, valid = oscillator_episodes(10, 60), oscillator_episodes(3, 60, seed=1)
+    given = {"key": jax.random.key(0), "score": ms.R2Bar(20)}
+    first, smoothed = fit(exact, valid, SMALL, **given), fit_smoothed(exact, valid, Smoothed.of(SMALL), **given)
+    assert eqx.tree_equal(first.model, smoothed.model)
+    assert len(smoothed.history) == SMALL.epochs
+    assert smoothed.observer is not None
+    assert not smoothed.is_second
 
 
 def test_each_fit_has_its_checkpoint(data, tmp_path):

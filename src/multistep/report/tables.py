@@ -36,6 +36,7 @@ def model_sentence(summary: dict[str, Any]) -> str:
     if "measurement_noise" in summary:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["measurement_noise"].items())
         sentence += f". Deviation of the noise found on the measured states: {found}"
+        sentence += "" if summary["fitted_again"] else " (less than the model misses in one step: it was not fitted again)"
     return sentence + "."
 
 

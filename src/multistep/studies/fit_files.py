@@ -65,6 +65,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     if isinstance(fitted, SmoothedFit) and fitted.observer is not None:
         noise = np.asarray(fitted.observer.measurement_noise, np.float64).tolist()
         summary["measurement_noise"] = dict(zip(train.state_names, noise, strict=True))
+        summary["fitted_again"] = fitted.is_second
     write_run(config.out, "fit", config, score_rows("model", scores), summary)
     return summary
 

@@ -72,7 +72,7 @@ class Smoothed:
     """Two fits: one to the episodes as they were measured, one to the episodes as the first model has smoothed them.
 
     A rollout that starts in a noisy state learns dynamics that are blurred by the noise, worst where they are unstable.
-    Smoothed states have a fraction of it, and a shorter horizon will do.
+    Smoothed states have a fraction of it, and a shorter horizon will do. Without noise the first fit is the only one.
     """
 
     measured: FitConfig

@@ -32,10 +32,15 @@ EPISODES_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class SmoothedFit(Fit):
-    """The second of two fits; the first if that one diverged or was interrupted, and then there is no observer."""
+    """The second of two fits; the first if there is no noise to take out, or if it diverged or was interrupted."""
 
     observer: Observer | None
-    """What smoothed the episodes: the model of the first fit, and the noise on the measurements."""
+    """The model of the first fit, and the noise on the measurements that it found; none if it could not look for it."""
+
+    @property
+    def is_second(self) -> bool:
+        """Whether there was a second fit, that of the model."""
+        return self.observer is not None and self.model is not self.observer.model
 
 
 def fit_smoothed(
@@ -47,18 +52,23 @@ def fit_smoothed(
     score: Score,
     checkpoint: str | Path | None = None,
 ) -> SmoothedFit:
-    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured."""
-    first_key, second_key = jax.random.split(key)
-    first = fit(train, valid, config.measured, key=first_key, score=score, checkpoint=_beside(checkpoint, "measured"))
+    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured.
+
+    The first fit is that of `fit` with the same key. It is the only one where the measurements are exact: where in no
+    state their noise exceeds what the model misses in one step.
+    """
+    first = fit(train, valid, config.measured, key=key, score=score, checkpoint=_beside(checkpoint, "measured"))
     if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
         return SmoothedFit(first.model, first.history, first.outcome, None)
     try:
         with progress_spinner("taking the noise out of the episodes"):
             observer = fit_observer(first.model, train)
+            if not _has_noise(observer, train):
+                return SmoothedFit(first.model, first.history, first.outcome, observer)
             smoothed = smooth(observer, train)
     except KeyboardInterrupt:
         return SmoothedFit(first.model, first.history, Outcome.INTERRUPTED, None)
-    beside = _beside(checkpoint, "smoothed")
+    second_key, beside = jax.random.fold_in(key, 1), _beside(checkpoint, "smoothed")
     second = fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=beside)
     return SmoothedFit(second.model, second.history, second.outcome, observer)
 
@@ -102,6 +112,12 @@ def smooth(observer: Observer, episodes: Episodes) -> Episodes:
                 raise InputError(f"The model diverges in episode {number} and cannot smooth it: train it for longer.")
             states[first : first + count] = smoothed[:count]
     return replace(episodes, states=np.where(constant, episodes.states, states))
+
+
+def _has_noise(observer: Observer, episodes: Episodes) -> bool:
+    """Whether there is more noise on a measured state than the model misses of it in one step."""
+    larger = observer.measurement_noise > observer.step_noise
+    return bool(np.any(np.asarray(larger) & (np.ptp(episodes.states, axis=0) > 0)))
 
 
 def _usual_length(episodes: Episodes) -> int:
