@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from multistep.agents.imagination import fingerprint_of, imagine
 from multistep.agents.model_env import ModelEnv, SingleModelEnv
 from multistep.errors import InputError
 from systems import ExplodingModel, LinearModel, random_episodes
@@ -47,6 +48,17 @@ def test_a_step_is_the_models_step_with_its_reward(starts):
     assert not truncated.any()
     assert infos == {}
     assert after.dtype == rewards.dtype == np.float32
+
+
+@pytest.mark.parametrize("array", [np.asarray, jnp.asarray])
+@pytest.mark.parametrize("wrap", [jax.jit, lambda function: function])
+def test_a_reward_with_another_constant_is_another_one(array, wrap, starts):
+    def fingerprint(goal):
+        goal = array(goal)
+        return fingerprint_of(imagine(linear_model(), wrap(lambda s, a, n: 100 + ((n - goal) ** 2).sum()), starts))
+
+    assert fingerprint([1.0, 2.0]) == fingerprint([1.0, 2.0])
+    assert fingerprint([1.0, 2.0]) != fingerprint([30.0, -4.0])
 
 
 def test_starts_are_states_of_the_data_drawn_evenly(starts):

@@ -171,13 +171,15 @@ def trained(tmp_path_factory):
             return ModelEnv(model, earned, starts, num_envs=10, rollout_steps=20, margin=2.0)
 
         def interrupt(steps):
-            if steps > 150:
+            if steps > 250:  # in the second stage
                 raise KeyboardInterrupt
 
-        whole = train_on_model(env(), num_steps=300, stage_steps=100, seed=0)
+        whole_env = env()
+        whole = train_on_model(whole_env, num_steps=600, least_stage_steps=150, seed=0)
+        assert whole_env.num_ended >= 30  # a stage is whole rollouts: each of the ten had three of 20 steps
         with pytest.raises(KeyboardInterrupt):
-            train_on_model(env(), num_steps=300, stage_steps=100, seed=0, folder=folder, on_steps=interrupt)
-        resumed = train_on_model(env(), num_steps=300, stage_steps=100, seed=0, folder=folder)
+            train_on_model(env(), num_steps=600, least_stage_steps=150, seed=0, folder=folder, on_steps=interrupt)
+        resumed = train_on_model(env(), num_steps=600, least_stage_steps=150, seed=0, folder=folder)
     return whole, resumed, folder, env
 
 
@@ -187,18 +189,18 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained):
         jax.tree.leaves(whole.policy.actor_state.params), jax.tree.leaves(resumed.policy.actor_state.params), strict=True
     ):
         np.testing.assert_array_equal(one, other)
-    assert whole.num_timesteps == resumed.num_timesteps == 300
+    assert whole.num_timesteps == resumed.num_timesteps == 600
     assert whole._n_updates >= 200  # as many updates as steps, but for the first ones
 
 
 def test_a_folder_of_another_training_is_refused(trained):
     *_, folder, env = trained
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
-        train_on_model(env(), num_steps=300, stage_steps=100, seed=1, folder=folder)
-    with pytest.raises(InputError, match="305 steps in 10 rollouts at once: give a multiple of that"):
-        train_on_model(env(), num_steps=305, stage_steps=100, seed=0)
+        train_on_model(env(), num_steps=600, least_stage_steps=150, seed=1, folder=folder)
+    with pytest.raises(InputError, match="605 steps in 10 rollouts at once: give a multiple of that"):
+        train_on_model(env(), num_steps=605, seed=0)
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
-        train_on_model(env(lambda s, a, n: 2 * reward(s, a, n)), num_steps=300, stage_steps=100, seed=0, folder=folder)
+        train_on_model(env(lambda s, a, n: 2 * reward(s, a, n)), num_steps=600, least_stage_steps=150, seed=0, folder=folder)
 
 
 def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):
@@ -210,7 +212,7 @@ def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):
     np.testing.assert_array_equal(
         SAC.load(path).predict(states, deterministic=True)[0], agent.predict(states, deterministic=True)[0]
     )
-    assert load_agent(path, state_size=2, action_size=1).num_timesteps == 300
+    assert load_agent(path, state_size=2, action_size=1).num_timesteps == 600
     with pytest.raises(InputError, match="acts on 2 states with 1 actions, the model has 5 and 1"):
         load_agent(path, state_size=5, action_size=1)
     with pytest.raises(InputError, match="is not an agent that sbx can load"):

@@ -11,16 +11,17 @@ import polars as pl
 import pytest
 
 from multistep.agents.acting import act
+from multistep.agents.observing import Observing
 from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
-from multistep.data import load, save
+from multistep.data import add_noise, load, save
 from multistep.dynamics import NetworkConfig, load_model, save_model
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar
 from multistep.report.agent_figures import draw_learning, draw_plan, evaluate_sentence, plan_sentence, train_sentence
 from multistep.studies.agent import EvaluateConfig, PlanConfig, TrainConfig, run_evaluate, run_plan, run_train
 from multistep.tasks import CARTPOLE
-from multistep.training import FitConfig, fit
+from multistep.training import FitConfig, fit, fit_observer
 
 # Of torch, flax and what they import.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -115,10 +116,31 @@ def test_evaluation_is_acting_in_the_real_environment(folder):
     expected = [act(planner, CARTPOLE, seed=seed, noise=deviation, num_steps=8).total for seed in (0, 1)]
     np.testing.assert_allclose(rows["return"], expected, rtol=1e-4)
     assert summary["return_mean"] == pytest.approx(np.mean(expected), rel=1e-4)
-    half = 1.96 * np.std(expected, ddof=1) / np.sqrt(2)
+    half = 12.706 * np.std(expected, ddof=1) / np.sqrt(2)  # Student's quantile of one degree of freedom
     assert summary["return_high"] == pytest.approx(np.mean(expected) + half, rel=1e-3)
     assert np.shape(summary["poses"]) == (10, 4)
     assert "over 2 episodes of cartpole that are seen with 1.0% noise" in evaluate_sentence(summary)
+
+
+def test_with_a_filter_the_planner_decides_behind_an_observer(folder):
+    from sbx import SAC
+
+    from multistep.agents.imagination import imagine
+
+    run_evaluate(_evaluate(folder, episodes=1, steps=40, noise=0.2, filter=True, out=folder / "filtered"))
+    (found,) = pl.read_csv(folder / "filtered" / "rows.csv")["return"]
+    starts, model = load(folder / "episodes.npz"), load_model(folder / "model.safetensors")
+    planner = PolicyGuided(imagine(model, CARTPOLE.reward, starts), policy_of(SAC.load(folder / "agent" / "agent.zip")), 10, 2)
+    observer = fit_observer(model, add_noise(starts, 0.2, key=jax.random.key(0)))
+    deviation = 0.2 * np.ptp(starts.states, axis=0).astype(float)
+    expected, unfiltered = (
+        act(behind, CARTPOLE, seed=0, noise=deviation, num_steps=40).total
+        for behind in (Observing(planner, observer, 1), planner)
+    )
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert found != pytest.approx(unfiltered, rel=1e-3)
+    with pytest.raises(InputError, match="holds what 'multistep agent train' has left"):
+        run_plan(_plan(folder, out=folder / "agent"))
 
 
 def test_own_rewards_by_name(folder, tmp_path, monkeypatch):

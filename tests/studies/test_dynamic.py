@@ -17,7 +17,7 @@ from multistep.report.dynamic_figures import draw_dynamic, dynamic_table
 from multistep.selection.row_log import RowLog
 from multistep.studies.dynamic import ROWS, DynamicConfig, run_dynamic
 from multistep.studies.dynamic_tables import best_by_return, group_row
-from multistep.training import FitConfig
+from multistep.training import FitConfig, Smoothed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 MODEL = FitConfig(horizon=10, weights=Exponential(0.3))
@@ -30,7 +30,7 @@ def agent(*returns):
 def test_a_bar_is_the_mean_of_all_episodes():
     row = group_row(0.01, "uniform", MODEL, [agent(100.0, 200.0), agent(300.0, 400.0)])
     assert (row["return_mean"], row["episodes"], row["agents"]) == (250.0, 4, 2)
-    half = 1.959964 * np.std([150, 350], ddof=1) / np.sqrt(2)  # over the two agents
+    half = 12.7062 * np.std([150, 350], ddof=1) / np.sqrt(2)  # over the two agents
     assert row["return_low"] == pytest.approx(250 - half)
     assert row["return_high"] == pytest.approx(250 + half)
     assert row["weights"] == "exponential:0.3"
@@ -38,7 +38,7 @@ def test_a_bar_is_the_mean_of_all_episodes():
 
 def test_the_interval_of_one_agent_is_over_its_episodes():
     row = group_row(0.01, "uniform", MODEL, [agent(100.0, 200.0, 300.0) | {"r2bar": "-inf"}])
-    half = 1.959964 * np.std([100, 200, 300], ddof=1) / np.sqrt(3)
+    half = 4.30265 * np.std([100, 200, 300], ddof=1) / np.sqrt(3)
     assert row["return_high"] == pytest.approx(200 + half)
     assert row["r2bar_50"] == -np.inf
 
@@ -49,6 +49,23 @@ def test_the_best_is_chosen_and_reported_on_different_episodes():
     assert (row["weights"], row["return_mean"], row["episodes"]) == ("exponential:0.3", 10.0, 1)
     failed = best_by_return(0.0, "beta by return", {lucky: [{"outcome": "failed"}], good: [agent(500.0, 600.0)]})
     assert failed["return_mean"] == 600.0
+    lost = best_by_return(
+        0.0,
+        "beta by return",
+        {lucky: [agent(900.0, 900.0), {"outcome": "diverged"}], good: [agent(500.0, 600.0), agent(500.0, 600.0)]},
+    )
+    assert (lost["return_mean"], lost["lost"]) == (600.0, 0)
+
+
+def test_a_lost_agent_is_told():
+    row = group_row(0.01, "uniform", MODEL, [agent(800.0, 810.0), agent(790.0, 800.0), {"outcome": "diverged"}])
+    assert (row["agents"], row["lost"], row["return_mean"]) == (2, 1, 800.0)
+
+
+def test_a_model_that_was_not_fitted_again_has_the_horizon_of_the_first_fit():
+    both = Smoothed(FitConfig(horizon=40), FitConfig(horizon=20))
+    horizons = [group_row(0.0, "smoothed", both, [agent(1.0) | {"fitted_again": again}])["horizon"] for again in (False, True)]
+    assert horizons == [40, 20]
 
 
 def test_the_command_of_the_page_runs_and_resumes(tmp_path):
@@ -91,5 +108,5 @@ def test_the_command_of_the_page_runs_and_resumes(tmp_path):
     assert draw_dynamic(out).exists()
     with pytest.raises(InputError, match="must be different numbers"):
         DynamicConfig(noise=(0.01, 0.01))
-    with pytest.raises(InputError, match="another scale or seed"):
+    with pytest.raises(InputError, match="another scale or seed or noise"):
         run_dynamic(DynamicConfig(scale="quick", out=out))

@@ -7,9 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from multistep.bench.search import SearchBenchConfig, run_search_bench
 from multistep.data import add_noise
 from multistep.errors import InputError
-from multistep.report.static_figures import draw_static, static_sentence, static_table
+from multistep.report.static_figures import draw_static, static_sentence, static_table, write_table
+from multistep.selection.row_log import RowLog
 from multistep.studies import static_tables
 from multistep.studies.run_folder import write_rows
 from multistep.studies.static import SIZES, StaticConfig, prepare, run_static
@@ -51,7 +53,7 @@ def test_cells_are_the_best_betas_by_brute_force(study):
         assert cell["weights"] == best
         assert cell["mean"] == pytest.approx(statistics.mean(by_weights[best]))
         assert cell["deviation"] == pytest.approx(statistics.stdev(by_weights[best]))
-        assert cell["betas_tried"] == len(by_weights)
+        assert cell["betas"] == cell["betas_in_all"] == len(by_weights)
         if cell["horizon"] == 2:
             assert cell["effective_horizon"] == pytest.approx((1 + 2 * cell["beta"]) / (1 + cell["beta"]), rel=1e-6)
         ceilings = [np.mean(row["r2"]) for row in rows if (row["kind"], row["noise"]) == ("ceiling", cell["noise"])]
@@ -68,11 +70,11 @@ def test_the_gain_is_paired_by_fold(study):
         if row["kind"] == "fit" and row["noise"] == 0.02 and row["weights"] in ("uniform", cell["weights"])
     }
     gains = [(halves[2, fold] - halves[1, fold]) / abs(halves[1, fold]) for fold in (0, 1)]
-    error = 1.96 * statistics.stdev(gains) / math.sqrt(2)
+    error = 12.706 * statistics.stdev(gains) / math.sqrt(2)  # Student's quantile of one degree of freedom
     assert cell["gain"] == pytest.approx(statistics.mean(gains))
     assert (cell["gain_low"], cell["gain_high"]) == (
-        pytest.approx(np.mean(gains) - error),
-        pytest.approx(np.mean(gains) + error),
+        pytest.approx(np.mean(gains) - error, rel=1e-4),
+        pytest.approx(np.mean(gains) + error, rel=1e-4),
     )
 
 
@@ -164,7 +166,7 @@ def rows_like_the_papers(one_step, ten_steps, noise=0.02):
 
 def test_verdicts_beside_the_paper():
     rows = rows_like_the_papers((0.50, 0.52, 0.51), (0.83, 0.84, 0.85))
-    cells = static_tables.cell_table(static_tables.fit_table(rows), 3)
+    cells = static_tables.cell_table(static_tables.fit_table(rows), 3, 2)
     assert cells["above_paper"].to_list() == [pytest.approx((0.51 - 0.508) / 0.016), pytest.approx((0.84 - 0.836) / 0.007)]
     assert cells["beta"].to_list() == [None, 0.75]
     names = {name: len(found) for name, found in static_tables.verdicts(cells).items()}
@@ -178,28 +180,33 @@ def test_verdicts_beside_the_paper():
 
 def test_verdicts_that_disagree():
     rows = rows_like_the_papers((0.61, 0.52, 0.67), (0.61, 0.60, 0.62))
-    cells = static_tables.cell_table(static_tables.fit_table(rows), 3)
+    cells = static_tables.cell_table(static_tables.fit_table(rows), 3, 2)
     names = {name: len(found) for name, found in static_tables.verdicts(cells).items()}
     assert names["one_step_unlike_paper"] == names["gain_significant_in_paper_only"] == 1
 
 
-def test_candidates_that_lack_a_fold_or_failed_have_no_say():
+def test_candidates_that_lack_a_fold_or_failed_have_no_say(tmp_path):
     rows = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, 0.8))
     del rows[3]  # a fold of beta 0.75
     rows.append({**rows[0], "horizon": 2, "outcome": "failed"})
-    cells = static_tables.cell_table(static_tables.fit_table(rows), 3)
+    cells = static_tables.cell_table(static_tables.fit_table(rows), 3, 2)
     assert cells.select("horizon", "beta").rows() == [(1, None), (10, 2.0)]
-    assert cells["betas_tried"].to_list() == [1, 2]
+    assert cells.select("betas", "betas_in_all").rows() == [(1, 1), (1, 2)]
+    assert static_tables.beta_table(cells).is_empty()  # the best of a part of the betas is not the best
+    verdicts = static_tables.verdicts(cells)
+    assert not verdicts["gain_significant_in_both"] + verdicts["gain_significant_in_paper_only"]
+    write_rows(tmp_path / "rows.csv", cells)
+    assert "600 ± 0 [2]<br>1 of 2 betas" in write_table(tmp_path).read_text().replace("**", "")
 
 
 def test_minus_infinity_is_no_gain():
     rows = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, float("-inf")))
     rows = [row for row in rows if row["weights"] != "exponential:2"]
-    cells = static_tables.cell_table(static_tables.fit_table(rows), 3)
+    cells = static_tables.cell_table(static_tables.fit_table(rows), 3, 1)
     assert len(static_tables.verdicts(cells)["gain_significant_in_paper_only"]) == 1
     diverged = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, 0.8))
     diverged[3]["outcome"] = "diverged"
-    assert static_tables.cell_table(static_tables.fit_table(diverged), 3)["beta"].to_list() == [None, 2.0]
+    assert static_tables.cell_table(static_tables.fit_table(diverged), 3, 2)["beta"].to_list() == [None, 2.0]
 
 
 @pytest.mark.parametrize("which", ["one-step only", "nothing whole", "all failed", "not a grid"])
@@ -212,12 +219,34 @@ def test_tables_and_figures_of_a_part_of_the_study(which, tmp_path):
         "not a grid": rows + [{**row, "dataset": "swimmer/random", "noise": 0.0} for row in rows],
     }[which]
     fits = static_tables.fit_table(rows)
-    cells = static_tables.cell_table(fits, 3)
+    cells = static_tables.cell_table(fits, 3, 2)
     write_rows(tmp_path / "rows.csv", cells)
     write_rows(tmp_path / "betas.csv", static_tables.beta_table(cells))
     write_rows(tmp_path / "curves.csv", static_tables.curve_table(fits, cells))
     assert all(path.exists() for path in draw_static(tmp_path))
     assert static_table(tmp_path).row_count == len(cells.select("dataset", "noise").unique())
+
+
+def test_the_benchmark_of_searches_stands_on_the_rows_of_a_study(study, tmp_path):
+    config, rows, _ = study
+    options = {"scale": "smoke", "grid": config.out, "cache": config.cache, "workers": 1, "out": tmp_path}
+    run_search_bench(SearchBenchConfig(noise=(0.02,), **options))
+    (found,) = pl.read_csv(tmp_path / "rows.csv").iter_rows(named=True)
+    scores = {}
+    for row in rows:
+        if (row["kind"], row["noise"]) == ("fit", 0.02):
+            scores.setdefault((row["horizon"], row["weights"]), []).append(np.mean(row["r2"]))
+    winner = max(scores, key=lambda candidate: np.mean(scores[candidate]))
+    assert (found["grid_horizon"], found["grid_weights"]) == winner
+    means = {name: np.mean(scores[found[f"{name}_horizon"], found[f"{name}_weights"]]) for name in ("grid", "halving")}
+    below = (means["grid"] - means["halving"]) / np.std(scores[winner], ddof=1)
+    assert found["below_winner"] == pytest.approx(below, abs=1e-5)
+    # Of two epochs the shortest rung has one, for all three candidates; what goes on from it is trained in full.
+    trained = len(RowLog(tmp_path / "fits.jsonl").read())
+    assert trained == 3 * 2
+    assert 0.5 < found["cost_of_grid"] < 1.5
+    with pytest.raises(InputError, match="lacks 6 of 6 fits of the grid"):
+        run_search_bench(SearchBenchConfig(noise=(0.01,), **options))
 
 
 def test_rows_of_other_episodes_are_refused(study, tmp_path):

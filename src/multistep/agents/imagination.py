@@ -144,10 +144,8 @@ def fingerprint_of(imagination: Imagination, *settings: int) -> str:
     """A digest of models, reward, starts, range and settings: what a training in them depends on."""
     digest = hashlib.sha256(repr((settings, imagination.rollout_steps, imagination.num_members)).encode())
     state, action = imagination.low, imagination.action_low
-    program = jax.make_jaxpr(imagination.reward)(state, action, state)  # an edited reward is another one
-    digest.update(str(program.jaxpr).encode())
-    for constant in program.consts:
-        digest.update(np.ascontiguousarray(constant).data)
+    program = jax.jit(imagination.reward).lower(state, action, state)  # an edited reward is another one
+    digest.update(program.as_text().encode())  # its constants are part of the text
     for leaf in jax.tree.leaves(imagination):
         digest.update(np.ascontiguousarray(leaf).data)
     return digest.hexdigest()

@@ -22,7 +22,7 @@ def train_on_model(
     num_steps: int = PAPER_STEPS,
     seed: int,
     folder: Path | None = None,
-    stage_steps: int = 10_000,
+    least_stage_steps: int = 10_000,
     on_steps: Callable[[int], None] = lambda steps: None,
     on_stage: Callable[["SAC"], None] = lambda agent: None,
 ) -> "SAC":
@@ -30,7 +30,8 @@ def train_on_model(
 
     Every call of the environment takes a step in each of its rollouts, and is followed by as many gradient steps: the ratio
     of updates to steps is that of one environment. With a `folder`, the training is checkpointed after each stage, and the
-    same call goes on from there; stages start anew from states of the data. `on_stage` is handed the agent after each.
+    same call goes on from there. A stage starts anew from states of the data, and is as long as whole rollouts of at least
+    `least_stage_steps` steps in all. `on_stage` is handed the agent after each.
     """
     sac = sbx_sac()  # or a sentence on what to install
     from multistep.agents.model_vec_env import ModelVecEnv
@@ -39,7 +40,8 @@ def train_on_model(
         raise InputError(f"{num_steps} steps in {env.num_envs} rollouts at once: give a multiple of that, 1 or more.")
     if seed < 0:
         raise InputError(f"The seed is {seed}: it must be 0 or more.")
-    stage_steps = max(1, stage_steps // env.num_envs) * env.num_envs
+    rollout_steps = env.num_envs * env.imagination.rollout_steps
+    stage_steps = max(1, math.ceil(least_stage_steps / rollout_steps)) * rollout_steps
     agent = sac("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=seed)
     stages_done = 0
     if folder is not None:

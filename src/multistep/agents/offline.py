@@ -17,7 +17,6 @@ from multistep.agents.observing import Observing
 from multistep.agents.planners import AbstractPlanner, PolicyGuided
 from multistep.agents.policy import policy_of
 from multistep.data import Episodes
-from multistep.dynamics import Model
 from multistep.evaluation import R2Bar, score
 from multistep.selection.fit_job import VALIDATION_HORIZON
 from multistep.selection.folds import Fold
@@ -25,7 +24,7 @@ from multistep.selection.provenance import digest, plain
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import AbstractJob
 from multistep.tasks import TASKS
-from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed
+from multistep.training import Fit, FitConfig, Outcome, Smoothed, SmoothedFit, fit, fit_observer, fit_smoothed
 
 
 @dataclass(frozen=True)
@@ -86,25 +85,26 @@ class AgentJob(AbstractJob):
     def run(self, data: Logged) -> Row:
         train, _, test = self.fold.deal(data.episodes)
         clock = [time.perf_counter()]
-        model = self._fit(data.episodes)
-        if model is None:
+        fitted = self._fit(data.episodes)
+        if fitted.outcome is Outcome.DIVERGED:
             return {"outcome": str(Outcome.DIVERGED), "reason": "the training of the model diverged", "returns": []}
+        model = fitted.model
         clock.append(time.perf_counter())
         env = ModelEnv(model, TASKS[self.task].reward, train, num_envs=self.budget.num_envs)
         agent = train_on_model(env, num_steps=self.budget.sac_steps, seed=self._seed)
         clock.append(time.perf_counter())
         planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
-        returns = {"returns": self._act(planner, data.noise)}
-        if isinstance(self.config, Smoothed):
+        found: Row = {"returns": self._act(planner, data.noise)}
+        if isinstance(fitted, SmoothedFit):
             observing = Observing(planner, fit_observer(model, train), train.action_size)
-            returns["returns_filtered"] = self._act(observing, data.noise)
+            found |= {"fitted_again": fitted.is_second, "returns_filtered": self._act(observing, data.noise)}
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
         seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
         return {
             "outcome": "finished",
             "reason": None,
-            **returns,
+            **found,
             "r2bar": score(model, test, horizon=horizon).r2bar(),
             "left_share": env.num_left / max(1, env.num_ended),
             **{f"{name}_seconds": value for name, value in seconds.items()},
@@ -114,16 +114,15 @@ class AgentJob(AbstractJob):
     def _seed(self) -> int:
         return 1000 * self.seed + self.fold.number
 
-    def _fit(self, episodes: Episodes) -> Model | None:
+    def _fit(self, episodes: Episodes) -> Fit:
         train, valid, _ = self.fold.deal(episodes)
         horizon = min(VALIDATION_HORIZON, int(valid.lengths.min()))
         given = {"key": jax.random.key(self._seed), "score": R2Bar(horizon)}
         match self.config:
             case Smoothed():
-                fitted = fit_smoothed(train, valid, self.config, **given)
+                return fit_smoothed(train, valid, self.config, **given)
             case FitConfig():
-                fitted = fit(train, valid, self.config, **given)
-        return None if fitted.outcome is Outcome.DIVERGED else fitted.model
+                return fit(train, valid, self.config, **given)
 
     def _act(self, planner: AbstractPlanner[Any], noise: Float[ndarray, " state"]) -> list[float]:
         """The returns of all episodes, the same ones for every agent: they differ by what is varied alone."""

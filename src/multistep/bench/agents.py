@@ -21,13 +21,15 @@ from multistep.dynamics import Model, fit_normaliser, make_learner
 from multistep.errors import InputError
 from multistep.process import available_cores
 from multistep.selection.row_log import Row
-from multistep.studies.run_folder import write_run
+from multistep.studies.run_folder import check_run, write_run
 from multistep.training import PRESETS
 from multistep.types import Action, Scalar, State
 
 SEQUENCES, PLAN_HORIZON, ENVIRONMENTS = 500, 20, 1000
 POLICY_MULTIPLICATIONS = STATES * HIDDEN + HIDDEN**2 + HIDDEN * 2 * ACTIONS
 CRITIC_MULTIPLICATIONS = (STATES + ACTIONS) * HIDDEN + HIDDEN**2 + HIDDEN
+
+COMMAND = "bench agents"
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,12 @@ class AgentsBenchConfig:
 
 def run_agents_bench(config: AgentsBenchConfig) -> dict[str, Any]:
     """Measure on one core, leave rows and summary in `config.out`, and return the summary."""
+    check_run(config.out, COMMAND)
     if min(config.rounds, config.sac_calls, config.decisions, config.env_steps) < 1:
         raise InputError("Every number of the benchmark must be 1 or more.")
     rows = in_new_process(_measure, available_cores()[0], config)
     summary = _summary(rows, config)
-    write_run(config.out, "bench agents", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

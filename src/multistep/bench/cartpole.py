@@ -19,12 +19,14 @@ from multistep.losses import Uniform
 from multistep.process import available_cores, keep_compiled_programs, use_one_thread
 from multistep.selection.provenance import plain
 from multistep.selection.row_log import Row
-from multistep.studies.run_folder import fit_summary, score_summary, write_json, write_run
+from multistep.studies.run_folder import check_run, fit_summary, score_summary, write_json, write_run
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, PAPER, FitConfig, fit
 
 HORIZON = 100
+
+COMMAND = "bench cartpole"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class CartpoleBenchConfig:
 
 def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
     """Run what is missing, one fit per core, leave rows and summary in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     jobs = [(name, seed, config) for name in config.entries for seed in config.seeds]
     cores, context = available_cores(), multiprocessing.get_context("spawn")
     free_cores = context.Queue()
@@ -73,7 +76,7 @@ def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
     ):
         rows = list(progress.track(pool.map(_run_job, jobs), total=len(jobs), description="fits"))
     summary = {name: _entry_summary(name, [row for row in rows if row["entry"] == name]) for name in config.entries}
-    write_run(config.out, "bench cartpole", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

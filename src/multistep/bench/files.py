@@ -18,11 +18,13 @@ import polars as pl
 from multistep.bench.workload import ACTIONS, STATES
 from multistep.data import Episodes, load, save
 from multistep.selection.row_log import Row
-from multistep.studies.run_folder import write_run
+from multistep.studies.run_folder import check_run, write_run
 from multistep.tasks import CARTPOLE, HALFCHEETAH
 
 BYTES_PER_STEP = 4 * (STATES + ACTIONS + 1)
 EPISODE_STEPS = 1000
+
+COMMAND = "bench files"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class FilesBenchConfig:
 
 def run_files_bench(config: FilesBenchConfig) -> dict[str, Any]:
     """Measure, leave rows and summary in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     config.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=config.out) as name:
         rows = _speed_rows(Path(name), config) + _memory_rows(Path(name), config)
@@ -55,7 +58,7 @@ def run_files_bench(config: FilesBenchConfig) -> dict[str, Any]:
         "parquet_speed_of_plain": middle["parquet_plain_seconds"] / middle["parquet_seconds"],
         **{item: middle[item] for item in sorted(middle)},
     }
-    write_run(config.out, "bench files", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

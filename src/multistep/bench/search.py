@@ -14,18 +14,23 @@ from multistep.selection.row_log import Row, RowLog
 from multistep.selection.search import Halving
 from multistep.selection.sweep import sweep
 from multistep.selection.workers import connect
-from multistep.studies.run_folder import write_run
+from multistep.studies.run_folder import check_run, write_run
+from multistep.studies.scales import Scale
 from multistep.studies.static import ROWS, StaticConfig, prepare
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import DEFAULT, FitConfig
 
 DATASET = "cartpole/random"
 
+COMMAND = "bench search"
+
 
 @dataclass(frozen=True)
 class SearchBenchConfig:
     """Successive halving beside the whole grid of the static study, on Cartpole random data."""
 
+    scale: Scale = "paper"
+    """Scale of that study."""
     grid: Path = Path("results/static")
     """Folder of a static study that has the whole grid of the noise scales."""
     noise: tuple[float, ...] = (0.0, 0.01, 0.02)
@@ -44,15 +49,16 @@ class SearchBenchConfig:
 
 def run_search_bench(config: SearchBenchConfig) -> dict[str, Any]:
     """Search at every scale of noise, leave rows and summary in `config.out` and return the summary."""
-    study = StaticConfig(scale="paper", dataset=(DATASET,), noise=config.noise, cache=config.cache)
+    check_run(config.out, COMMAND)
+    study = StaticConfig(scale=config.scale, dataset=(DATASET,), noise=config.noise, cache=config.cache)
     jobs, data = prepare(study, [find_dataset(DATASET)])
     fits = [job for job in jobs if isinstance(job, FitJob) and job.config != DEFAULT]
     known = {row["job"]: row for row in RowLog(config.grid / ROWS).read()}
     missing = sum(digest(job) not in known for job in fits)
     if missing:
         raise InputError(
-            f"{config.grid} lacks {missing} of {len(fits)} fits of the grid: run 'multistep reproduce static --scale paper "
-            f"--dataset {DATASET} --out {config.grid}' first."
+            f"{config.grid} lacks {missing} of {len(fits)} fits of the grid: run 'multistep reproduce static --scale "
+            f"{config.scale} --dataset {DATASET} --out {config.grid}' first."
         )
     log = RowLog(config.out / ROWS)
     with log.writing(), connect(config.cluster, num_workers=config.workers) as client:
@@ -61,7 +67,7 @@ def run_search_bench(config: SearchBenchConfig) -> dict[str, Any]:
             for noise in config.noise
         ]
     summary = {f"noise {row['noise']:g}": {name: row[name] for name in ("cost_of_grid", "below_winner")} for row in rows}
-    write_run(config.out, "bench search", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 
@@ -74,20 +80,21 @@ def _compare(
     client: Any,
     seed: int,
 ) -> Row:
-    """Halving over the candidates of these fits, beside all of them. Full trainings are those of the grid, with their times."""
-    spent: dict[str, Row] = {}
+    """Halving over the candidates of these fits, beside all of them. Full trainings are those of the grid."""
+    spent: dict[str, FitJob] = {}
 
     def evaluate(configs: Sequence[FitConfig]) -> list[Ranked]:
         wanted = [_jobs_like(fits, settings) for settings in configs]
         new = [job for jobs in wanted for job in jobs if digest(job) not in known]
         found = {row["job"]: row for row in sweep(new, data, log, client, description=f"noise {noise:g}")}
         rows = [[{**found, **known}[digest(job)] for job in jobs] for jobs in wanted]
-        spent.update({row["job"]: row for own in rows for row in own})
+        spent.update({digest(job): job for jobs in wanted for job in jobs})
         return [ranked_of(settings, own) for settings, own in zip(configs, rows, strict=True)]
 
     candidates = list(dict.fromkeys(job.config for job in fits))
     grid = [ranked_of(c, [known[digest(job)] for job in fits if job.config == c]) for c in candidates]
-    return _row(noise, grid, Halving(seed=seed)(candidates, evaluate), list(spent.values()))
+    searched = Halving(seed=seed)(candidates, evaluate)
+    return _row(noise, grid, searched, sum(job.work for job in spent.values()) / sum(job.work for job in fits))
 
 
 def _jobs_like(jobs: list[FitJob], config: FitConfig) -> list[FitJob]:
@@ -97,10 +104,12 @@ def _jobs_like(jobs: list[FitJob], config: FitConfig) -> list[FitJob]:
     return [FitJob(first.data, config, fold, first.seed, first.score_horizon, first.names) for fold in folds]
 
 
-def _row(noise: float, grid: list[Ranked], searched: list[Ranked], spent: list[Row]) -> Row:
-    """What the grid found, what halving found, and the share of the grid's time that it took."""
+def _row(noise: float, grid: list[Ranked], searched: list[Ranked], cost_of_grid: float) -> Row:
+    """What the grid found, what halving found, and the share of the grid's training that it took.
+
+    Not of its time: the fits of a grid may be from different days and machines.
+    """
     winner, found = (max(ranking, key=lambda ranked: ranked.mean) for ranking in (grid, searched))
-    seconds, of_grid = sum(row["seconds"] for row in spent), sum(ranked.seconds for ranked in grid)
     return {
         "noise": noise,
         **_named("grid", winner),
@@ -108,9 +117,7 @@ def _row(noise: float, grid: list[Ranked], searched: list[Ranked], spent: list[R
         "below_winner": (winner.mean - found.mean) / winner.deviation,
         "candidates": len(grid),
         "trained_in_full": len(searched),
-        "grid_seconds": of_grid,
-        "halving_seconds": seconds,
-        "cost_of_grid": seconds / of_grid,
+        "cost_of_grid": cost_of_grid,
     }
 
 

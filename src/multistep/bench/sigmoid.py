@@ -9,7 +9,7 @@ import numpy as np
 
 from multistep.errors import InputError
 from multistep.selection.row_log import Row
-from multistep.studies.run_folder import write_run
+from multistep.studies.run_folder import check_run, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid import (
     LEARNING_RATES,
@@ -20,6 +20,8 @@ from multistep.studies.sigmoid import (
     prepare,
     run_ablation,
 )
+
+COMMAND = "bench sigmoid"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class SigmoidBenchConfig:
 
 def run_sigmoid_bench(config: SigmoidBenchConfig) -> dict[str, Any]:
     """Measure, leave rows and summary in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     if config.rounds < 1 or config.torch_trainings < 1:
         raise InputError("The benchmark needs at least one round and one training in PyTorch.")
     ablation = prepare(SigmoidConfig(scale=config.scale))
@@ -69,7 +72,7 @@ def run_sigmoid_bench(config: SigmoidBenchConfig) -> dict[str, Any]:
         "faster_than_torch": each["torch"] / each["program"],
         "largest_difference": max(row["difference"] for row in rows),
     }
-    write_run(config.out, "bench sigmoid", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

@@ -113,16 +113,18 @@ def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
             jobs.append(SmoothingJob(digest, name, noise, Smoothed.of(training), fold, config.seed))
     log = RowLog(config.out / "fits.jsonl")
     with log.writing():
+        log.forget(FAILED)  # what failed is tried again
         open_run(config.out, COMMAND, config)
         with connect(num_workers=config.workers) as client:
             rows = sweep(jobs, data, log, client)
-    summary = {
+    summary: dict[str, Any] = {
         f"{row['dataset']} {row['noise']:g}": {
             name: row[name] for name in row if "_r2bar_" in name or name.startswith("noise_")
         }
         for row in rows
-        if row["outcome"] != FAILED
+        if row["outcome"] == "finished"
     }
+    summary["failures"] = [f"{row['dataset']} {row['noise']:g}: {row['reason']}" for row in rows if row["reason"]]
     write_run(config.out, COMMAND, config, [{name: row[name] for name in row if name != "versions"} for row in rows], summary)
     return summary
 

@@ -18,9 +18,11 @@ from multistep.selection.provenance import episodes_digest
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import sweep
 from multistep.selection.workers import connect
-from multistep.studies.run_folder import write_run
+from multistep.studies.run_folder import check_run, write_run
 from multistep.tasks import CARTPOLE
 from multistep.training import PAPER
+
+COMMAND = "bench sweep"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class SweepBenchConfig:
 
 def run_sweep_bench(config: SweepBenchConfig) -> dict[str, Any]:
     """Measure, leave rows and summary in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     if config.rounds < 1 or config.fits < 1:
         raise InputError("The benchmark needs at least one round and one fit per worker.")
     episodes, cores = CARTPOLE.collect_random(50, key=jax.random.key(0)), len(available_cores())
@@ -49,7 +52,7 @@ def run_sweep_bench(config: SweepBenchConfig) -> dict[str, Any]:
         for num_workers in ((1, cores) if turn % 2 == 0 else (cores, 1))
     ]
     summary = _summary(rows, cores)
-    write_run(config.out, "bench sweep", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

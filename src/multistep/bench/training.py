@@ -25,9 +25,11 @@ from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.process import available_cores, keep_compiled_programs
 from multistep.selection.row_log import Row
-from multistep.studies.run_folder import write_run
+from multistep.studies.run_folder import check_run, write_run
 
 TRUSTED_CPU_SHARE = 0.97  # below, something else ran on the core: such a measurement can be off by a factor of two
+
+COMMAND = "bench training"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class TrainingBenchConfig:
 
 def run_training_bench(config: TrainingBenchConfig) -> dict[str, Any]:
     """Measure, leave rows and summary in `config.out`, and return the summary."""
+    check_run(config.out, COMMAND)
     core = available_cores()[0]
     speed_rows = in_new_process(_measure_speed, core, config)
     side_by_side = _measure_side_by_side(config)
@@ -58,7 +61,7 @@ def run_training_bench(config: TrainingBenchConfig) -> dict[str, Any]:
         "memory": {"h1_mb": memory[1], "h50_mb": memory[50], "ratio": memory[50] / memory[1]},
         "compilation": compilation,
     }
-    write_run(config.out, "bench training", config, speed_rows, summary)
+    write_run(config.out, COMMAND, config, speed_rows, summary)
     return summary
 
 

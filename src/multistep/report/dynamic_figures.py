@@ -39,7 +39,7 @@ def dynamic_table(out: Path) -> Table:
             f"{row['r2bar_50']:.3f}",
             f"{row['return_mean']:.0f}",
             interval,
-            str(row["episodes"]),
+            str(row["episodes"]) + (f", {row['lost']} agent(s) lost" if row["lost"] else ""),
         )
     return table
 

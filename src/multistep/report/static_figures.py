@@ -91,6 +91,8 @@ def _entry(row: pl.DataFrame, preset: str, horizon: int) -> list[str]:
     cell = own.row(0, named=True)
     beta = "" if cell["beta"] is None else f" [{cell['beta']:g}]"
     lines = [f"{_thousandths(cell['mean'])} +- {_thousandths(cell['deviation'])}{beta}"]
+    if cell["betas"] < cell["betas_in_all"]:
+        lines.append(f"{cell['betas']} of {cell['betas_in_all']} betas")
     if cell["paper"] is not None:
         beta = "" if cell["paper_beta"] is None else f" [{cell['paper_beta']:g}]"
         paper = f"{_thousandths(cell['paper'])} +- {_thousandths(cell['paper_deviation'])}{beta}"

@@ -14,6 +14,10 @@ WORDS = {"true": True, "false": False}
 
 def vary(base: FitConfig, variations: Sequence[str]) -> list[FitConfig]:
     """`base` with every combination of the values."""
+    names = [variation.partition("=")[0] for variation in variations]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"'{name}' is varied twice: give all of its values at once, as {name}=VALUE,VALUE.")
     choices = [_choices(base, variation) for variation in variations]
     configs = []
     for combination in product(*choices):

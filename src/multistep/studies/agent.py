@@ -37,7 +37,7 @@ PlannerName = Literal["guided", "cem", "random"]
 AGENT = "agent.zip"
 ABOUT_AGENT = "agent.json"
 CHECKPOINTS = "checkpoints"
-COMMAND_TRAIN = "agent train"
+COMMAND_TRAIN, COMMAND_PLAN, COMMAND_EVALUATE = "agent train", "agent plan", "agent evaluate"
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
         rollout_steps=config.rollout_steps,
         margin=config.margin,
     )
-    check_run(config.out, COMMAND_TRAIN)
-    if not (config.out / "config.json").exists():  # that of a training under way stays: another one is refused below
-        open_run(config.out, COMMAND_TRAIN, config)
+    open_run(config.out, COMMAND_TRAIN, config)
     log = RowLog(config.out / CHECKPOINTS / "stages.jsonl")
     with log.writing(), counting_progress() as progress:
         bar = progress.add_task("SAC in the model, steps", total=config.steps)
@@ -174,6 +172,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
 
 def run_plan(config: PlanConfig) -> dict[str, Any]:
     """Plan, leave the episode in `config.out` and return the summary."""
+    check_run(config.out, COMMAND_PLAN)
     given = _given(config)
     imagination, planner = _planner(config, given)
     state = np.asarray(config.state) if config.state else given.starts.states[0].astype(np.float64)
@@ -194,12 +193,13 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     ]
     first = {name: rows[0][name] for name in given.starts.action_names}
     summary = {"first_action": first, "return": float(planned.rewards.sum()), "steps": len(rows), "left": planned.left}
-    write_run(config.out, "agent plan", config, rows, summary | {"states": names, "actions": given.starts.action_names})
+    write_run(config.out, COMMAND_PLAN, config, rows, summary | {"states": names, "actions": given.starts.action_names})
     return summary
 
 
 def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
     """Act in the real environment, leave one row per episode in `config.out` and return the summary."""
+    check_run(config.out, COMMAND_EVALUATE)
     if config.task is None:
         raise InputError("Evaluating needs an environment to act in: name a task with --task (and your own --reward, if any).")
     longest = TASKS[config.task].episode_steps
@@ -212,20 +212,19 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
     if config.filter:
         planner = _observing(config, given, planner)
     deviation = config.noise * np.ptp(given.starts.states, axis=0).astype(np.float64)
-    settings = (config.num_sequences, config.plan_horizon)
-    name = digest(
-        [fingerprint_of(imagination, *settings), str(config.planner), _agent_digest(config), config.noise, config.filter]
-    )
+    sizes = fingerprint_of(imagination, config.num_sequences, config.plan_horizon)
+    filter_seed = config.seed if config.filter else None  # that of the noise which the observer is fitted to
+    name = digest([sizes, str(config.planner), _agent_digest(config), config.noise, filter_seed])
     jobs = [EpisodeJob(name, config.task, config.seed + number, config.steps) for number in range(config.episodes)]
     log = RowLog(config.out / "episodes.jsonl")
     with log.writing():
-        open_run(config.out, "agent evaluate", config)
+        open_run(config.out, COMMAND_EVALUATE, config)
         with connect(num_workers=config.workers) as client:
             rows = sweep(jobs, {name: (planner, deviation)}, log, client, description="episodes")
-    failed = [row["reason"] for row in rows if row["outcome"] == FAILED]
-    if failed:
-        log.forget(FAILED)
-        raise InputError(f"{len(failed)} of {len(rows)} episodes failed: {failed[0]}.")
+        failed = [row["reason"] for row in rows if row["outcome"] == FAILED]
+        if failed:
+            log.forget(FAILED)
+            raise InputError(f"{len(failed)} of {len(rows)} episodes failed: {failed[0]}.")
     returns = np.array([row["return"] for row in rows])
     low, high = mean_interval(returns)
     summary = {
@@ -239,7 +238,7 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
         "poses": rows[0]["poses"],
     }
     short = [{key: row[key] for key in ("task", "seed", "return", "steps", "seconds")} for row in rows]
-    write_run(config.out, "agent evaluate", config, short, summary)
+    write_run(config.out, COMMAND_EVALUATE, config, short, summary)
     return summary
 
 

@@ -11,10 +11,12 @@ from multistep.data import add_noise, split
 from multistep.dynamics import save_model
 from multistep.evaluation import R2Bar, Scores, score
 from multistep.losses import Uniform
-from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
+from multistep.studies.run_folder import check_run, fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, Fit, FitConfig, Outcome, fit
+
+COMMAND = "demo"
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class DemoConfig:
 
 def run_demo(config: DemoConfig) -> dict[str, Any]:
     """Run the demo, leave its rows in `config.out` and return the summary; nothing is returned if it was interrupted."""
+    check_run(config.out, COMMAND)
     started = time.perf_counter()
     noise_key, split_key, fit_key = jax.random.split(jax.random.key(config.seed), 3)
     clean = CARTPOLE.collect_random(config.episodes, key=jax.random.key(config.data_seed), num_steps=config.steps)
@@ -60,7 +63,7 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
     scores: Scores = CARTPOLE.ceiling(test, horizon=config.score_horizon)
     rows += score_rows("ceiling", scores)
     summary |= {"ceiling": score_summary(scores), "noise": config.noise, "seconds": time.perf_counter() - started}
-    write_run(config.out, "demo", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

@@ -64,7 +64,7 @@ class DynamicConfig:
     cache: Path | None = None
     """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
     out: Path = Path("runs/dynamic")
-    """Folder for rows, tables and figures; a second run adds to what is there."""
+    """Folder for rows, tables and figures; the same command goes on where it was stopped."""
 
     def __post_init__(self) -> None:
         if not self.noise or len(set(self.noise)) < len(self.noise) or not all(0 <= noise < 1 for noise in self.noise):
@@ -136,7 +136,7 @@ Agents = dict[tuple[float, Learned], list[Row]]
 
 def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
     """Run what is missing, leave rows, table and summary in `config.out` and return the summary."""
-    check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
+    check_study(config.out, COMMAND, scale=config.scale, seed=config.seed, noise=config.noise)
     log = RowLog(config.out / ROWS)
     with log.writing():
         if config.retry_failed:

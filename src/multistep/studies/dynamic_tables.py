@@ -25,9 +25,12 @@ def group_row(noise: float, variant: str, model: Learned, agents: Sequence[Row])
 
 
 def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequence[Row]]) -> Row:
-    """The model whose agents return most: chosen on the first half of their episodes, reported on the other half."""
+    """The model whose agents return most: chosen on the first half of their episodes, reported on the other half.
+
+    A model one of whose agents was lost, to a fit that failed or diverged, is not chosen.
+    """
     halves = {model: [_halves(agent.get("returns", [])) for agent in rows] for model, rows in agents.items()}
-    best = max(halves, key=lambda model: _mean([value for first, _ in halves[model] for value in first]))
+    best = max(halves, key=lambda model: float(np.mean([_mean(first) for first, _ in halves[model]])))
     return _row(noise, variant, best, agents[best], [second for _, second in halves[best]])
 
 
@@ -54,13 +57,17 @@ def _row(noise: float, variant: str, model: Learned, agents: Sequence[Row], by_a
     spread = returns if len(by_agent) == 1 else [_mean(own) for own in by_agent if own]
     low, high = mean_interval(np.asarray(spread))
     scores = [float(agent["r2bar"]) for agent in agents if "r2bar" in agent]
+    if isinstance(model, Smoothed) and not any(agent.get("fitted_again", True) for agent in agents):
+        model = model.measured
+    num_acting = sum(len(own) > 0 for own in by_agent)
     return {
         "noise": noise,
         "variant": variant,
         "horizon": model.horizon,
         "weights": describe_weights(model.weights),
         "r2bar_50": _mean(scores),
-        "agents": len(agents),
+        "agents": num_acting,
+        "lost": len(agents) - num_acting,
         "episodes": len(returns),
         "return_mean": _mean(returns),
         "return_low": low,

@@ -12,9 +12,11 @@ from multistep.data import Columns, Episodes, split
 from multistep.dynamics import save_model
 from multistep.evaluation import R2Bar, longest_horizon, score
 from multistep.studies.episode_files import read_episodes
-from multistep.studies.run_folder import fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
+from multistep.studies.run_folder import check_run, fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
 from multistep.training import DEFAULT, Fit, FitConfig, Outcome, Preset, Smoothed, SmoothedFit, fit, fit_smoothed
 from multistep.types import Key
+
+COMMAND = "fit"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class FitFilesConfig:
 
 def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
+    check_run(config.out, COMMAND)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
     train, valid, test = split(episodes, config.split, key=split_key)
@@ -66,7 +69,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         noise = np.asarray(fitted.observer.measurement_noise, np.float64).tolist()
         summary["measurement_noise"] = dict(zip(train.state_names, noise, strict=True))
         summary["fitted_again"] = fitted.is_second
-    write_run(config.out, "fit", config, score_rows("model", scores), summary)
+    write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
     return summary
 
 

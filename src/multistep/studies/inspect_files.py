@@ -13,10 +13,12 @@ from multistep.data import Columns, Recording
 from multistep.data.noise_estimate import estimate_noise
 from multistep.selection.row_log import Row
 from multistep.studies.episode_files import read_recordings
-from multistep.studies.run_folder import write_rows, write_run
+from multistep.studies.run_folder import check_run, write_rows, write_run
 
 NUM_TRAJECTORIES = 3
 TRAJECTORY_POINTS = 500
+
+COMMAND = "inspect"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class InspectConfig:
 
 def run_inspect(config: InspectConfig) -> dict[str, Any]:
     """Inspect, leave the rows in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     recordings = read_recordings(config.files, config.columns)
     column_rows, episode_rows = _column_rows(recordings), _episode_rows(recordings)
     lengths = np.array([row["length"] for row in episode_rows])
@@ -51,7 +54,7 @@ def run_inspect(config: InspectConfig) -> dict[str, Any]:
     }
     write_rows(config.out / "episodes.csv", episode_rows)
     write_rows(config.out / "trajectories.csv", _trajectory_rows(recordings))
-    write_run(config.out, "inspect", config, column_rows, summary)
+    write_run(config.out, COMMAND, config, column_rows, summary)
     return summary
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
-from scipy.stats import bootstrap, norm, sem
+from scipy.stats import bootstrap, sem, t
 
 CONFIDENCE = 0.95
 
@@ -39,8 +39,8 @@ def interval(
 
 
 def mean_interval(samples: Float[ndarray, " sample"]) -> tuple[float, float]:
-    """The mean plus and minus 1.96 standard errors, as the paper draws it; without end if there is but one sample."""
+    """Student's 95 % interval of the mean of normal samples; without end if there is but one."""
     if len(samples) < 2:
         return float("-inf"), float("inf")
-    half = float(norm.ppf((1 + CONFIDENCE) / 2) * sem(samples))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, len(samples) - 1) * sem(samples))
     return float(samples.mean()) - half, float(samples.mean()) + half

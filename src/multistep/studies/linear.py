@@ -14,7 +14,7 @@ from multistep.errors import InputError
 from multistep.selection.row_log import Row
 from multistep.studies import linear_system as system
 from multistep.studies.intervals import interval
-from multistep.studies.run_folder import write_rows, write_run
+from multistep.studies.run_folder import check_run, write_rows, write_run
 from multistep.studies.scales import Scale
 
 SHOWN_THETA = 0.78
@@ -24,6 +24,8 @@ SMALL_NOISE = 0.1
 LARGE_NOISE = 1.0
 BETAS = (0.5, 1.0, 2.0)
 MORE = 5
+
+COMMAND = "reproduce linear"
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class LinearConfig:
 
 def run_linear(config: LinearConfig) -> dict[str, Any]:
     """Run the study, leave its rows in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     if config.num_states < 1 or config.seed < 0:
         raise InputError("The study needs at least one initial state and a seed of 0 or more.")
     started = time.perf_counter()
@@ -75,7 +78,7 @@ def run_linear(config: LinearConfig) -> dict[str, Any]:
     write_rows(config.out / "horizons.csv", _horizon_rows(states, thetas, many, horizons))
     rows = _noise_rows(states, thetas, noises, draws)
     summary = _summary(rows, by_theta, roots) | {"seconds": time.perf_counter() - started}
-    write_run(config.out, "reproduce linear", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

@@ -23,25 +23,40 @@ def write_run(out: Path, command: str, config: Any, rows: Sequence[Row] | pl.Dat
 
 
 def check_run(out: Path, command: str) -> None:
-    """Refuse a folder of another command."""
-    path = out / "config.json"
-    if path.exists() and json.loads(path.read_text())["command"] != command:
-        raise InputError(f"{out} holds what another command has left: choose another --out.")
+    """Refuse a folder of another command: call before the work begins."""
+    found = _found(out)
+    if found and found["command"] != command:
+        raise InputError(f"{out} holds what 'multistep {found['command']}' has left: choose another --out.")
 
 
 def check_study(out: Path, command: str, **settings: Any) -> None:
     """Refuse a folder that holds another study, or this one with other settings: its rows would be mixed up with ours."""
-    path = out / "config.json"
-    found = json.loads(path.read_text()) if path.exists() else None
-    if found and (found["command"] != command or any(found["config"][name] != value for name, value in settings.items())):
+    found = _found(out)
+    if found and (found["command"] != command or any(found["config"].get(name) != plain(settings[name]) for name in settings)):
         names = " or ".join(settings)
         raise InputError(f"{out} holds another study, or this one with another {names}: choose another --out.")
 
 
 def open_run(out: Path, command: str, config: Any) -> None:
-    """Make the folder that of this command and write its configuration; a folder of another command is refused."""
+    """Make the folder that of this command; a folder of another command is refused.
+
+    A configuration that is there stays: it is that of the results beside it, until `write_run` replaces them all.
+    """
     check_run(out, command)
-    write_json(out / "config.json", {"command": command, "config": plain(config), "versions": versions()})
+    if not (out / "config.json").exists():
+        write_json(out / "config.json", {"command": command, "config": plain(config), "versions": versions()})
+
+
+def _found(out: Path) -> dict[str, Any] | None:
+    """Command and configuration of the run that the folder holds, if any."""
+    path = out / "config.json"
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        return {"command": str(found["command"]), "config": dict(found["config"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} was not written by multistep, or is damaged: choose another --out.") from error
 
 
 def score_rows(name: str, scores: Scores) -> list[Row]:

@@ -10,7 +10,9 @@ from multistep.data import Columns
 from multistep.dynamics import load_model
 from multistep.evaluation import longest_horizon, score
 from multistep.studies.episode_files import read_episodes
-from multistep.studies.run_folder import score_rows, score_summary, write_run
+from multistep.studies.run_folder import check_run, score_rows, score_summary, write_run
+
+COMMAND = "score"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class ScoreFilesConfig:
 
 def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     """Score, leave the rows in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     model = load_model(config.model)
     columns = replace(
         config.columns,
@@ -46,5 +49,5 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     horizon = min(config.score_horizon, longest_horizon(episodes))
     scores = score(model, episodes, horizon=horizon)
     summary = {"model": score_summary(scores), "episodes": len(episodes), "score_horizon": horizon}
-    write_run(config.out, "score", config, score_rows("model", scores), summary)
+    write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
     return summary

@@ -77,7 +77,8 @@ def candidates_of(config: SelectConfig) -> list[FitConfig]:
     weights = [*(Exponential(beta) for beta in config.betas), *config.weights]
     pairs = [(h, w) for h in config.horizons for w in ([Uniform()] if h == 1 else weights)]
     bases = vary(PRESETS[config.preset], config.vary)
-    return [replace(base, horizon=horizon, weights=weight) for base, (horizon, weight) in product(bases, pairs)]
+    candidates = (replace(base, horizon=horizon, weights=weight) for base, (horizon, weight) in product(bases, pairs))
+    return list(dict.fromkeys(candidates))
 
 
 def run_select(config: SelectConfig) -> dict[str, Any]:

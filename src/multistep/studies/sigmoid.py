@@ -18,7 +18,7 @@ from multistep.data.atomic import replacing
 from multistep.errors import InputError
 from multistep.selection.row_log import Row
 from multistep.studies.intervals import interval
-from multistep.studies.run_folder import write_rows, write_run
+from multistep.studies.run_folder import check_run, write_rows, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid_landscape import LANDSCAPE_ALPHAS, LANDSCAPE_NOISES, landscape
 from multistep.studies.sigmoid_system import TRUE_PARAMETERS, Parameters, observe, train, two_step_errors
@@ -29,6 +29,8 @@ NOISES = (0.0, 0.2, 0.4)
 LEARNING_RATES = {"adam": 1e-2, "sgd": 1e-1}
 BATCH_SIZE = 10
 MEASURES = ("one_step", "two_step", "mean", "distance")
+
+COMMAND = "reproduce sigmoid"
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Ablation:
 
 def run_sigmoid(config: SigmoidConfig) -> dict[str, Any]:
     """Run the study, leave its rows in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
     if config.num_samples < BATCH_SIZE or config.seed < 0:
         raise InputError(f"The study needs at least {BATCH_SIZE} samples, a batch, and a seed of 0 or more.")
     started = time.perf_counter()
@@ -108,7 +111,7 @@ def run_sigmoid(config: SigmoidConfig) -> dict[str, Any]:
         "training_seconds": trained - compiled,
         "seconds": time.perf_counter() - started,
     }
-    write_run(config.out, "reproduce sigmoid", config, rows, summary)
+    write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
 

@@ -131,7 +131,7 @@ def write_tables(config: StaticConfig) -> dict[str, Any]:
     """Tables and summary of all rows in the folder, those of earlier commands too."""
     rows = RowLog(config.out / ROWS).read()
     fits = fit_table(rows)
-    cells = cell_table(fits, SIZES[config.scale].num_folds)
+    cells = cell_table(fits, SIZES[config.scale].num_folds, len(SIZES[config.scale].betas))
     write_rows(config.out / "candidates.csv", candidate_table(fits))
     write_rows(config.out / "betas.csv", beta_table(cells))
     write_rows(config.out / "curves.csv", curve_table(fits, cells))

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 import jax.numpy as jnp
+import numpy as np
 import polars as pl
 
 from multistep.losses import effective_horizon, parse_weights
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import FAILED
+from multistep.studies.intervals import mean_interval
 from multistep.training import Outcome
 
-NORMAL_95 = 1.96  # the paper's intervals: mean +- 1.96 standard errors over the folds
 LEAST_DEVIATION = 0.0005  # the paper prints three digits: a deviation of 0 is anything below this
 PAPER_SCORE_HORIZON = 100
 FITS = {
@@ -27,6 +28,7 @@ FITS = {
 }
 CANDIDATE = ["dataset", "noise", "preset", "horizon", "weights"]
 CELL = ["dataset", "noise", "preset", "horizon"]
+HAS_ALL_BETAS = pl.col("betas") >= pl.col("betas_in_all")
 
 
 def paper_cells() -> pl.DataFrame:
@@ -81,22 +83,25 @@ def candidate_table(fits: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def cell_table(fits: pl.DataFrame, num_folds: int) -> pl.DataFrame:
+def cell_table(fits: pl.DataFrame, num_folds: int, num_betas: int) -> pl.DataFrame:
     """The paper's table: the best beta of each dataset, noise and horizon, beside the paper's figure and the ceiling.
 
-    Candidates that lack a fold have no say. `above_paper` is the difference in standard deviations of the paper's folds;
-    `gain` is the relative improvement of R2bar over half of the horizon over the one-step model, fold by fold.
+    Candidates that lack a fold have no say; `betas` counts those that have all, out of `betas_in_all`. `above_paper` is the
+    difference in standard deviations of the paper's folds; `gain` is the relative improvement of R2bar over half of the
+    horizon over the one-step model, fold by fold.
     """
     candidates = candidate_table(fits)
     whole = candidates.filter(pl.col("folds") == num_folds)
     best = whole.sort("mean", descending=True, maintain_order=True).group_by(CELL, maintain_order=True).first()
-    tried = candidates.group_by(CELL).agg(pl.len().alias("betas_tried"))
+    several = (pl.col("preset") == "paper") & (pl.col("horizon") > 1)
+    betas = whole.group_by(CELL).agg(pl.len().alias("betas"))
+    betas = betas.with_columns(betas_in_all=pl.when(several).then(num_betas).otherwise(1))
     ceilings = (
         fits.filter(pl.col("kind") == "ceiling").group_by("dataset", "noise").agg(pl.col("r2bar").mean().alias("ceiling"))
     )
     deviation = pl.max_horizontal("paper_deviation", pl.lit(LEAST_DEVIATION))
     return (
-        best.join(tried, on=CELL)
+        best.join(betas, on=CELL)
         .join(_gains(fits, best), on=CELL, how="left")
         .join(ceilings, on=["dataset", "noise"], how="left")
         .join(_comparable_cells(fits), on=CELL, how="left")
@@ -106,8 +111,11 @@ def cell_table(fits: pl.DataFrame, num_folds: int) -> pl.DataFrame:
 
 
 def beta_table(cells: pl.DataFrame) -> pl.DataFrame:
-    """Best beta and effective horizon by noise and horizon, averaged over the datasets, beside the paper's."""
-    multi = cells.filter((pl.col("preset") == "paper") & (pl.col("horizon") > 1))
+    """Best beta and effective horizon by noise and horizon, averaged over the datasets, beside the paper's.
+
+    Only of cells in which every beta was tried, here and in the verdicts.
+    """
+    multi = cells.filter((pl.col("preset") == "paper") & (pl.col("horizon") > 1) & HAS_ALL_BETAS)
     means = multi.group_by("noise", "horizon").agg(
         pl.col("beta").mean(), pl.col("effective_horizon").mean(), pl.len().alias("datasets")
     )
@@ -120,14 +128,13 @@ def verdicts(cells: pl.DataFrame) -> dict[str, list[str]]:
     One-step cells agree within 3 of the paper's standard deviations or 0.030. A gain is significant in the paper where a
     multi-step cell is highlighted and the one-step cell is not; ours is where the interval of the difference is above 0.
     """
-    paper = cells.filter((pl.col("preset") == "paper") & pl.col("paper").is_not_null())
+    paper = cells.filter((pl.col("preset") == "paper") & pl.col("paper").is_not_null() & HAS_ALL_BETAS)
     one_step = paper.filter(pl.col("horizon") == 1)
     agrees = (pl.col("above_paper").abs() <= 3) | ((pl.col("mean") - pl.col("paper")).abs() <= 0.030)
     plain = one_step.filter(pl.col("highlighted").not_()).select("dataset", "noise")
     gains = paper.filter((pl.col("horizon") > 1) & (pl.col("noise") > 0) & pl.col("highlighted"))
     gains = gains.join(plain, on=["dataset", "noise"], how="semi")
-    # A score of minus infinity makes the interval NaN, which polars takes for larger than any number.
-    ours = pl.col("gain_all_low").is_finite() & (pl.col("gain_all_low") > 0)
+    ours = (pl.col("gain_all_low") > 0).fill_null(value=False)
     return {
         "one_step_as_in_paper": _cell_names(one_step.filter(agrees)),
         "one_step_unlike_paper": _cell_names(one_step.filter(~agrees)),
@@ -164,15 +171,16 @@ def _gains(fits: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:
     )
     half = (pl.col("r2bar_half") - pl.col("one_half")) / pl.col("one_half").abs()
     whole = pl.col("r2bar") - pl.col("one_all")
-    return paired.group_by(CELL).agg(
-        *_interval("gain", half),
-        *_interval("gain_all", whole),
-    )
+    found = paired.group_by(CELL, maintain_order=True).agg(half.alias("gain"), whole.alias("gain_all"))
+    return found.select(*CELL, *_with_interval(found["gain"]), *_with_interval(found["gain_all"]))
 
 
-def _interval(name: str, value: pl.Expr) -> list[pl.Expr]:
-    error = NORMAL_95 * value.std() / value.len().sqrt()
-    return [value.mean().alias(name), (value.mean() - error).alias(f"{name}_low"), (value.mean() + error).alias(f"{name}_high")]
+def _with_interval(samples: pl.Series) -> list[pl.Series]:
+    """Mean and interval of each list of samples; no interval of fewer than two, or where a training has diverged."""
+    values = [np.array(own) for own in samples.to_list()]
+    intervals = [mean_interval(own) if len(own) > 1 and np.isfinite(own).all() else (None, None) for own in values]
+    ends = {end: [interval[number] for interval in intervals] for number, end in enumerate(("low", "high"))}
+    return [samples.list.mean(), *(pl.Series(f"{samples.name}_{end}", ends[end], dtype=pl.Float64) for end in ends)]
 
 
 def _cell_names(cells: pl.DataFrame) -> list[str]:
