@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -215,6 +217,11 @@ def test_convert_adds_the_same_noise_every_time(logs):
     assert (one[:, 0] != three[:, 0]).all()
     np.testing.assert_array_equal(one[:, 1], clean[:, 1])
     np.testing.assert_allclose((one - clean)[:, 0].std(), 0.1 * np.ptp(clean[:, 0]), rtol=0.2)
+    there = (logs / "noisy_one.npz").read_bytes()
+    assert "noisy_one.npz is there already" in run("convert", "test.npz", "noisy_one.npz", folder=logs, code=2).stderr
+    assert (logs / "noisy_one.npz").read_bytes() == there
+    run("convert", "test.npz", "noisy_one.npz", "--overwrite", folder=logs)
+    np.testing.assert_array_equal(ms.load(logs / "noisy_one.npz").states, clean)
 
 
 def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
@@ -309,7 +316,30 @@ def test_select_killed_in_the_middle_goes_on(logs):
     fewer = [*SELECT, *TINY, "--horizons", 1, "--out", "selected"]
     assert run(*fewer, folder=logs).stdout.startswith("Of 1 candidates, horizon 1, network.hidden_size 16, epochs 2")
     assert rows.read_text() == after
-    assert "holds another study" in run("reproduce", "static", "--out", "selected", folder=logs, code=2).stderr
+    assert "holds another run" in run("reproduce", "static", "--out", "selected", folder=logs, code=2).stderr
+
+
+def test_ctrl_c_in_a_sweep_says_one_sentence(logs):
+    """A terminal sends it to the workers too."""
+    long = ["--vary", "network.hidden_size=16", "epochs=1000", "least_steps=200"]
+    words = [*SELECT, *long, "--horizons", 1, "--out", "interrupted"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "multistep", *map(str, words)],
+        cwd=logs,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (logs / "interrupted" / ".fits.jsonl.lock").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    time.sleep(5)  # the workers have started
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted: the same command goes on" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

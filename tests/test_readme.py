@@ -45,11 +45,11 @@ def test_the_example_needs_no_data_and_comes_near_the_true_pendulum(tmp_path):
 @pytest.fixture
 def logs(tmp_path):
     rng = np.random.default_rng(0)
-    (tmp_path / "logs").mkdir()
-    for number in range(10):
-        steps = rng.standard_normal((41, 2)).cumsum(axis=0)
-        episodes = ms.Episodes.of([(steps, rng.standard_normal((40, 1)))], state_names=["x", "theta"], action_names=["u"])
-        ms.save(episodes, tmp_path / "logs" / f"{number}.csv")
+    for folder in ("logs", "new_logs"):
+        for number in range(10):
+            steps = rng.standard_normal((41, 2)).cumsum(axis=0)
+            episodes = ms.Episodes.of([(steps, rng.standard_normal((40, 1)))], state_names=["x", "theta"], action_names=["u"])
+            ms.save(episodes, tmp_path / folder / f"{number}.csv")
     return tmp_path
 
 

@@ -48,6 +48,7 @@ from multistep.report.tables import (
     sigmoid_sentence,
     sigmoid_table,
 )
+from multistep.selection.provenance import versions
 from multistep.studies.agent import EvaluateConfig, PlanConfig, TrainConfig, run_evaluate, run_plan, run_train
 from multistep.studies.collect_dataset import CollectConfig, DatasetsConfig, run_collect, run_datasets
 from multistep.studies.convert_files import ConvertConfig, run_convert
@@ -70,6 +71,9 @@ OUTPUT = Console(highlight=False, soft_wrap=True, markup=False)  # names and pat
 def main(words: Sequence[str] | None = None) -> None:
     """Run one command. Bad input ends it with one sentence and exit code 2, Ctrl-C with 130."""
     words = sys.argv[1:] if words is None else words
+    if list(words) == ["--version"]:
+        OUTPUT.print(f"multistep {versions()['multistep']}")
+        return
     warnings.showwarning = _show_as_note
     keep_compiled_programs()
     use_one_thread()

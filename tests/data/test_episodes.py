@@ -44,6 +44,13 @@ def test_single_and_double_precision_are_kept():
     assert Episodes.of([(np.arange(4)[:, None], np.arange(3)[:, None])]).states.dtype == np.float64
 
 
+def test_printed_it_says_what_it_holds():
+    said = repr(random_episodes([3, 7], rewards=True))
+    assert said == (
+        "Episodes(2 of 3 to 7 steps, 10 in all, with rewards; states state_0, state_1, state_2; actions action_0, action_1)"
+    )
+
+
 def test_constant_columns_are_named():
     states = np.stack([np.arange(5.0), np.full(5, 0.1)], axis=1)
     assert Episodes.of([(states, np.ones((4, 1)))], state_names=("x", "mode")).constant_columns() == ["mode", "action_0"]

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -306,7 +307,7 @@ ROWS = "".join(f"{row},1\n" for row in range(1, 731))
         ("quoted.csv", 'x,u\n"1,5",1\n2,1\n', ["row 1", "'1,5'"]),
         ("twice.csv", "x,u,x\n1,1,1\n2,2,2\n", ["more than one column named x", "its own name"]),
         ("blank.csv", "x,u\n,\n,\n", ["are empty", "no episode"]),
-        ("binary.csv", b"\xff\xfex,u\n\xff\xfe\x00\x01\n", ["is not a text file", "UTF-8"]),
+        ("binary.csv", b"\xff\xfex,u\n\xff\xfe\x00\x01\n", ["is not text in UTF-8"]),
         ("garbage.npz", b"PK\x03\x04 garbage", ["cannot be read", "write it again"]),
         ("garbage.parquet", b"PAR1 garbage", ["cannot be read", "write it again"]),
         ("garbage.hdf5", b"\x89HDF\r\n\x1a\n garbage", ["cannot be read", "write it again"]),
@@ -382,6 +383,54 @@ def test_the_place_of_a_missing_value(path):
     row = {"data.npz": 7, "data.hdf5": 6, "./data-v0": 2}[path]
     with pytest.raises(InputError, match=rf"data.*, row {row} \(episode 1\): the state state_1 is empty, NaN or infinite"):
         load(path)
+
+
+@pytest.mark.parametrize("path", ["data.npz", "data.csv", "data.hdf5"])
+def test_episodes_are_cut_where_values_are_missing(path):
+    """Beside a plain loop over the steps."""
+    episodes = random_episodes([9, 6, 4], rewards=True)
+    rng = np.random.default_rng(1)
+    for values in (episodes.states, episodes.actions, episodes.rewards):
+        values[rng.integers(0, len(values), 2), ...] = np.nan
+    episodes.states[0] = np.inf
+    expected = []
+    for episode in (episodes[number] for number in range(len(episodes))):
+        piece = []
+        for step in range(len(episode.actions) + 1):
+            known = step < len(episode.actions) and all(
+                np.isfinite(part).all()
+                for part in (episode.states[step : step + 2], episode.actions[step], episode.rewards[step])
+            )
+            if known:
+                piece.append(step)
+            elif piece:
+                expected.append((episode.states[piece[0] : piece[-1] + 2], episode.actions[piece], episode.rewards[piece]))
+                piece = []
+    assert len(expected) > 3
+    save(episodes, path)
+    with pytest.warns(UserWarning, match=rf"its 3 episodes are cut there into {len(expected)}"):
+        found = load(path, **names_for(path, episodes), missing="cut")
+    assert len(found) == len(expected)
+    for number, parts in enumerate(expected):
+        for mine, theirs in zip(found[number], parts, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    with pytest.raises(InputError, match="is empty, NaN or infinite"):
+        load(path, **names_for(path, episodes))
+
+
+def test_a_file_without_a_whole_step_is_refused():
+    episodes = random_episodes([3])
+    episodes.actions[...] = np.nan
+    save(episodes, "data.npz")
+    with pytest.raises(InputError, match=r"Every step of data\.npz lacks a value"):
+        load("data.npz", missing="cut")
+
+
+def test_the_ending_may_be_in_capitals():
+    episodes = random_episodes([4, 5])
+    save(episodes, "data.npz")
+    Path("data.npz").rename("DATA.NPZ")
+    assert_same(load("DATA.NPZ"), episodes)
 
 
 def test_parquet_with_nulls_and_mixed_types():

@@ -40,6 +40,13 @@ def test_rollout_repeats_the_step_and_takes_plain_numbers(model):
     np.testing.assert_allclose(together[1], states, rtol=1e-12)
 
 
+def test_a_rollout_of_the_wrong_sizes_gets_one_sentence(model):
+    states, actions = len(model.state_names), len(model.action_names)
+    for state, steps in ((np.zeros(states + 1), np.zeros((4, actions))), (np.zeros(states), np.zeros((4, actions + 1)))):
+        with pytest.raises(InputError, match="give one number for each of"):
+            model.rollout(state, steps)
+
+
 def test_a_saved_model_comes_back_bit_for_bit(model, tmp_path):
     save_model(model, tmp_path / "model.safetensors")
     back = load_model(tmp_path / "model.safetensors")

@@ -27,6 +27,11 @@ def test_anything_in_the_configuration_varies():
     assert vary(DEFAULT, []) == [DEFAULT]
 
 
+def test_names_as_options_are_typed():
+    assert [c.least_steps for c in vary(DEFAULT, ["least-steps=3,4"])] == [3, 4]
+    assert [c.patience for c in vary(DEFAULT, ["patience=none,2"])] == [None, 2]
+
+
 def test_a_name_that_is_varied_twice_gets_a_sentence():
     with pytest.raises(InputError, match="'epochs' is varied twice: give all of its values at once"):
         vary(DEFAULT, ["epochs=1", "epochs=2,3"])

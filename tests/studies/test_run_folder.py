@@ -37,7 +37,7 @@ def test_a_study_with_other_settings_is_refused(tmp_path):
     for other in ({"scale": "quick", "noise": (0.0, 0.01)}, {"scale": "smoke", "noise": (0.02,)}):
         with pytest.raises(InputError, match="or this one with another scale or noise: choose another --out"):
             check_study(tmp_path, "reproduce dynamic", **other)
-    with pytest.raises(InputError, match="holds another study"):
+    with pytest.raises(InputError, match="holds another run"):
         check_study(tmp_path, "reproduce static", scale="smoke")
 
 

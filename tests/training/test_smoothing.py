@@ -73,7 +73,7 @@ def test_segments_are_as_long_as_half_of_the_data_allow():
 
 
 def test_what_cannot_be_smoothed_gets_a_sentence():
-    with pytest.raises(ms.InputError, match="In episodes of 2 steps noise cannot be told from motion"):
+    with pytest.raises(ms.InputError, match="in episodes of 2 steps or fewer, where noise cannot be told from motion"):
         fit_observer(TRUTH, oscillator_episodes(50, 2, noise=0.1))
     broken = LinearModel(jnp.full((2, 2), jnp.nan), TRUTH.control)
     with pytest.raises(ms.InputError, match="noise cannot be found"):

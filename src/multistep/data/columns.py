@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from multistep.errors import InputError
+
+Missing = Literal["refuse", "cut"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class Columns:
     """Column that tells the episodes of a file apart (default: one episode per file)."""
     time: str | None = None
     """Column of the time: it must increase, and where a sample is missing a new episode starts."""
+    missing: Missing = "refuse"
+    """What to do with values that are empty, NaN or infinite: refuse the data, or cut the episode there, in any format."""
 
 
 @dataclass(frozen=True)

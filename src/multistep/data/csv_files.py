@@ -69,7 +69,7 @@ def _header(path: Path, line: bytes, columns: Columns) -> tuple[list[str], str]:
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not a text file: give a .csv file in UTF-8, with a header.") from error
+        raise InputError(f"{path} is not text in UTF-8: save it in that encoding, with a header in its first line.") from error
     if not text.strip() or "\r" in text.rstrip():
         raise InputError(
             f"{path} has no header in its first line: begin it with the names of the columns, and end rows with \\n."

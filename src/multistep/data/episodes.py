@@ -37,6 +37,13 @@ class Episodes:
     action_names: tuple[str, ...]
     rewards: FlatRewards | None = None
 
+    def __repr__(self) -> str:
+        rewards = "" if self.rewards is None else ", with rewards"
+        return (
+            f"Episodes({len(self)} of {self.lengths.min()} to {self.lengths.max()} steps, {self.num_steps} in all{rewards}; "
+            f"states {', '.join(self.state_names)}; actions {', '.join(self.action_names)})"
+        )
+
     @staticmethod
     def of(
         episodes: Iterable[tuple[ArrayLike, ArrayLike] | tuple[ArrayLike, ArrayLike, ArrayLike | None]],

@@ -4,14 +4,14 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from multistep.data.columns import Columns
+from multistep.data.columns import Columns, Missing
 from multistep.data.csv_files import read_csv, save_csv
 from multistep.data.episodes import Episodes
 from multistep.data.hdf5_files import read_hdf5, save_hdf5
 from multistep.data.minari_files import is_minari, read_minari, save_minari
 from multistep.data.npz_files import read_npz, save_npz
 from multistep.data.parquet_files import read_parquet, save_parquet
-from multistep.data.recording import Recording, as_episodes, check_alike
+from multistep.data.recording import Recording, as_episodes, check_alike, cut_at_missing
 from multistep.errors import InputError
 
 READERS = {".npz": read_npz, ".csv": read_csv, ".parquet": read_parquet, ".hdf5": read_hdf5, ".h5": read_hdf5}
@@ -27,15 +27,17 @@ def load(
     rewards: str | None = None,
     episode: str | None = None,
     time: str | None = None,
+    missing: Missing = "refuse",
 ) -> Episodes:
     """The episodes in these files: names or patterns such as `logs/*.csv`, or the id or folder of a Minari dataset.
 
     A table (`.csv`, `.parquet`) is one episode, or several told apart by the column `episode`; `states`, `actions` and
     `rewards` name its columns, and `time` one that is checked: it must increase, and a gap starts a new episode. Experiments
     that stand side by side in a table are named together: `states=["y=y1,y2"], actions=["u=u1,u2"]`. All other formats, and
-    a `.parquet` file written by `save`, know their columns; naming some picks those.
+    a `.parquet` file written by `save`, know their columns; naming some picks those. With `missing="cut"` an episode ends
+    where a value is missing and another one begins after it.
     """
-    return as_episodes(read(files, Columns(tuple(states), tuple(actions), rewards, episode, time)))
+    return as_episodes(read(files, Columns(tuple(states), tuple(actions), rewards, episode, time, missing)))
 
 
 def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:
@@ -47,13 +49,14 @@ def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Rec
             recordings += read_minari(name, columns)
             continue
         path = Path(name)
-        if path.suffix not in READERS:
+        ending = path.suffix.lower()
+        if ending not in READERS:
             raise InputError(f"{path} ends in '{path.suffix}': files that can be read end in {ENDINGS}.")
-        if path.suffix not in (".csv", ".parquet"):
+        if ending not in (".csv", ".parquet"):
             _refuse(name, columns, ("rewards", "episode", "time"))
-        recordings += READERS[path.suffix](path, columns)
+        recordings += READERS[ending](path, columns)
     check_alike(recordings)
-    return recordings
+    return [cut_at_missing(recording) for recording in recordings] if columns.missing == "cut" else recordings
 
 
 def save(episodes: Episodes, path: str | Path) -> None:
@@ -88,7 +91,10 @@ def _expand(names: Sequence[str | Path]) -> list[str]:
             raise InputError(f"{what} {name}: check the name and the folder it is looked for in ({Path.cwd()}).")
         found += matches
     if not found:
-        raise InputError("No files were given: name at least one.")
+        raise InputError(
+            "No files were given: name at least one, before options such as --states, which take every word up to the next "
+            "option."
+        )
     resolved = [Path(name).resolve() if Path(name).exists() else name for name in found]
     for name, place in zip(found, resolved, strict=True):
         if resolved.count(place) > 1:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float, Int, Num
 from numpy import ndarray
 
 from multistep.data.episodes import Episodes
@@ -62,6 +62,34 @@ class Recording:
         )
 
 
+def cut_at_missing(recording: Recording) -> Recording:
+    """The same without the steps that lack a value; what is left of an episode between them is an episode each."""
+    pieces = [piece for episode in range(len(recording.lengths)) for piece in _pieces(recording, episode)]
+    if not pieces:
+        raise InputError(f"Every step of {recording.source} lacks a value: there is nothing to learn from.")
+    episodes, firsts, lengths = np.array(pieces).T
+    if lengths.sum() == len(recording.actions):
+        return recording
+    warnings.warn(
+        f"{recording.source} lacks values in {len(recording.actions) - lengths.sum()} of {len(recording.actions)} steps: its "
+        f"{len(recording.lengths)} episodes are cut there into {len(lengths)}.",
+        stacklevel=2,
+    )
+    states = _ranges(recording.state_offsets[episodes] + firsts, lengths + 1)
+    steps = _ranges(recording.action_offsets[episodes] + firsts, lengths)
+    action_rows = recording.first_action_rows
+    return replace(
+        recording,
+        states=recording.states[states],
+        actions=recording.actions[steps],
+        lengths=lengths,
+        first_rows=recording.first_rows[episodes] + firsts,
+        first_action_rows=None if action_rows is None else action_rows[episodes] + firsts,
+        rewards=None if recording.rewards is None else recording.rewards[steps],
+        time_steps=None if recording.time_steps is None else recording.time_steps[steps],
+    )
+
+
 def as_episodes(recordings: Sequence[Recording]) -> Episodes:
     """The episodes of all files, one after the other, if every value is a finite number."""
     first = recordings[0]
@@ -111,6 +139,22 @@ def column_names(source: str, given: Sequence[object], what: str, size: int) -> 
     return names
 
 
+def _pieces(recording: Recording, episode: int) -> list[tuple[int, int, int]]:
+    """Episode, first step and length of its longest pieces that lack nothing."""
+    state, step, length = recording.state_offsets[episode], recording.action_offsets[episode], recording.lengths[episode]
+    known = np.all(np.isfinite(recording.states[state : state + length + 1]), axis=1)
+    whole = known[:-1] & known[1:] & np.all(np.isfinite(recording.actions[step : step + length]), axis=1)
+    if recording.rewards is not None:
+        whole &= np.isfinite(recording.rewards[step : step + length])
+    edges = np.flatnonzero(np.diff(whole, prepend=False, append=False)).tolist()
+    return [(episode, start, end - start) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _ranges(firsts: Lengths, lengths: Lengths) -> Int[ndarray, " all"]:
+    """The whole numbers from each of these, as many as asked."""
+    return np.concatenate([np.arange(first, first + length) for first, length in zip(firsts, lengths, strict=True)])
+
+
 def _check_numbers(recording: Recording) -> None:
     for what, values, offsets, names in (
         ("state", recording.states, recording.state_offsets, recording.state_names),
@@ -127,7 +171,7 @@ def _check_numbers(recording: Recording) -> None:
         place = (recording.first_rows if what == "state" else action_rows)[episode] + row - offsets[episode]
         raise InputError(
             f"{recording.source}, row {place} (episode {episode}): the {what} {names[column]} is empty, NaN or infinite, as "
-            f"are {missing.sum()} values of its {what}s in all: repair or remove these rows, or cut the episode there."
+            f"are {missing.sum()} values of its {what}s in all: repair them, or have the episodes cut there (--missing cut)."
         )
 
 

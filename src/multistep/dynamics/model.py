@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from multistep.dynamics.network import Network
 from multistep.dynamics.normaliser import Normaliser
 from multistep.dynamics.rollout import rollout
+from multistep.errors import InputError
 from multistep.types import Action, Actions, State, States
 
 
@@ -40,7 +41,13 @@ class Model(AbstractModel):
 
     def rollout(self, state: ArrayLike, actions: ArrayLike) -> States:
         """The states after each of the actions."""
-        return _rollout(self, jnp.asarray(state, float), jnp.asarray(actions, float))
+        state, actions = jnp.asarray(state, float), jnp.asarray(actions, float)
+        if state.shape != (len(self.state_names),) or actions.shape[1:] != (len(self.action_names),):
+            raise InputError(
+                f"A rollout from a state of shape {state.shape} with actions of shape {actions.shape}: give one number for "
+                f"each of {', '.join(self.state_names)}, and in every step one for each of {', '.join(self.action_names)}."
+            )
+        return _rollout(self, state, actions)
 
     def _normalised_step(self, state: State, action: Action) -> State:
         return state + self.network(jnp.concatenate([state, self.normaliser.normalise_action(action)]))

@@ -82,8 +82,10 @@ def longest_horizon(episodes: Episodes) -> int:
 
 def check_horizon(episodes: Episodes, horizon: int) -> None:
     """Raise an `InputError` unless there are sub-trajectories of this length to score."""
+    if horizon < 1:
+        raise InputError(f"Rollouts of {horizon} steps cannot be scored: choose a horizon of 1 or more.")
     longest = longest_horizon(episodes)
-    if not 1 <= horizon <= longest:
+    if horizon > longest:
         raise InputError(
             f"Rollouts of {horizon} steps cannot be scored on these {len(episodes)} episodes of up to {episodes.lengths.max()} "
             f"steps, which have two or more sub-trajectories of at most {longest} steps: choose a shorter horizon."

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 from rich.table import Column, Table
 
+UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
 NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulator"}
 
 
@@ -36,7 +37,12 @@ def model_sentence(summary: dict[str, Any]) -> str:
     if "measurement_noise" in summary:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["measurement_noise"].items())
         sentence += f". Deviation of the noise found on the measured states: {found}"
-        sentence += "" if summary["fitted_again"] else " (less than the model misses in one step: it was not fitted again)"
+        if not summary["fitted_again"]:
+            sentence += ", less than the model misses in one step, so that it was not fitted again"
+        found, most = summary["measurement_noise"], summary["noise_at_most"]
+        unsure = ", ".join(f"{name} {most[name]:.3g}" for name in most if found[name] < most[name] / 2)
+        if unsure:
+            sentence += f". The data alone allow for up to {unsure}: if your sensors have that much, train for longer"
     return sentence + "."
 
 
@@ -46,11 +52,23 @@ def score_table(out: Path) -> Table:
     last = int(rows["horizon"].to_numpy().max())
     horizons = [h for h in (1, 10, 50) if h < last] + [last]
     table = Table("model", *(f"R2({h})" for h in horizons), f"R2bar({last})", "diverged")
-    for name in rows["model"].unique(maintain_order=True):
-        curve = rows.filter(pl.col("model") == name)
-        values = [f"{curve.filter(pl.col('horizon') == h)['r2'].item():.3f}" for h in horizons]
-        table.add_row(NAMES.get(name, name), *values, f"{curve['r2'].mean():.3f}", f"{curve['diverged'].max():.1%}")
+    names = rows["model"].unique(maintain_order=True)
+    for name in names:
+        curve = rows.filter(pl.col("model") == name).sort("horizon")
+        # Of a model alone, each state for itself too: which one is hard to predict?
+        states = [column for column in rows.columns if column.startswith("r2_")] if len(names) == 1 else []
+        for column in ("r2", *states):
+            values = [_digits(curve[column][h - 1]) for h in horizons]
+            title, diverged = NAMES.get(name, name), f"{curve['diverged'].max():.1%}"
+            if column != "r2":
+                title, diverged = f"  {column.removeprefix('r2_')}", ""
+            table.add_row(title, *values, _digits(curve[column].mean()), diverged)
     return table
+
+
+def _digits(value: Any) -> str:
+    """Three decimals, or the size alone of what is far from one."""
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.1e}"
 
 
 def select_sentence(summary: dict[str, Any]) -> str:
@@ -72,13 +90,20 @@ def select_sentence(summary: dict[str, Any]) -> str:
 def select_table(out: Path, most: int = 12) -> Table:
     """The best candidates, from `out/rows.csv`."""
     rows = pl.read_csv(out / "rows.csv", schema_overrides={"problem": pl.String}, glob=False)
-    varied = json.loads((out / "summary.json").read_text())["varied"]
-    table = Table("horizon", Column("weights", no_wrap=True), *varied, "effective horizon", Column("R2bar", no_wrap=True), "")
-    for row in rows.head(most).iter_rows(named=True):
+    settings = [json.loads(text) for text in rows["settings"]]
+    named = json.loads((out / "summary.json").read_text())["varied"]
+    varied = [name for name in named if len({str(_option(config, name)) for config in settings}) > 1]
+    problem = ["problem"] if rows["problem"].null_count() < len(rows) else []
+    names = [name.rpartition(".")[2].replace("_", " ") for name in varied]
+    table = Table(
+        "horizon", Column("weights", no_wrap=True), *names, "effective horizon", Column("R2bar", no_wrap=True), *problem
+    )
+    for row, config in zip(rows.head(most).iter_rows(named=True), settings, strict=False):
         effective = "" if row["effective_horizon"] is None else f"{row['effective_horizon']:.2f}"
-        options = [str(_option(json.loads(row["settings"]), name)) for name in varied]
+        options = [str(_option(config, name)) for name in varied]
         score = f"{row['mean']:.3f} +- {row['deviation']:.3f}"
-        table.add_row(str(row["horizon"]), row["weights"], *options, effective, score, row["problem"] or "")
+        problems = [row["problem"] or ""] if problem else []
+        table.add_row(str(row["horizon"]), row["weights"], *options, effective, score, *problems)
     if len(rows) > most:
         table.caption = f"{len(rows) - most} more are in {out / 'rows.csv'}"
     return table
@@ -104,6 +129,8 @@ def inspect_sentence(summary: dict[str, Any]) -> str:
         time = summary["time"]
         sentence += f"; time step {time['usual_step']:.4g} ({time['shortest_step']:.4g} to {time['longest_step']:.4g}), "
         sentence += f"{time['gaps']} gaps"
+        if time["longest_step"] - time["shortest_step"] > UNEVEN * time["usual_step"]:
+            sentence += ", uneven: a model of one step needs samples at equal times, so resample them first"
     sentence += f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
     return sentence + "."
 

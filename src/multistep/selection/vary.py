@@ -14,7 +14,7 @@ WORDS = {"true": True, "false": False}
 
 def vary(base: FitConfig, variations: Sequence[str]) -> list[FitConfig]:
     """`base` with every combination of the values."""
-    names = [variation.partition("=")[0] for variation in variations]
+    names = [variation.partition("=")[0].replace("-", "_") for variation in variations]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"'{name}' is varied twice: give all of its values at once, as {name}=VALUE,VALUE.")
@@ -31,6 +31,7 @@ def vary(base: FitConfig, variations: Sequence[str]) -> list[FitConfig]:
 def _choices(base: FitConfig, variation: str) -> list[tuple[list[str], Any]]:
     """(path, value) of each value of one variation."""
     name, _, values = variation.partition("=")
+    name = name.replace("-", "_")  # as the options of `fit` are typed
     known = [known for known in _names(base) if known not in NOT_VARIED]
     if name not in known or not values:
         raise InputError(f"'{variation}' is not NAME=VALUE,VALUE with a name out of {', '.join(known)}.")
@@ -57,6 +58,8 @@ def _parsed(text: str, current: Any, name: str) -> Any:
     try:
         if isinstance(current, bool):
             return WORDS[text.lower()]
+        if name == "patience" and text.lower() == "none":
+            return None
         return (int if current is None else type(current))(text)
     except (ValueError, KeyError) as error:
         kind = {bool: "true or false", float: "a number", str: "a word"}.get(type(current), "a whole number")

@@ -1,6 +1,8 @@
 """Workers: one single-threaded process per core of this machine, or those of a Dask cluster that is already there."""
 
 import logging
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -40,12 +42,27 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
             # What fails becomes a row, and Ctrl-C ends workers in the middle: their logs would say it again.
             options["silence_logs"] = logging.CRITICAL
             logging.getLogger("distributed").setLevel(logging.CRITICAL)
-            with LocalCluster(n_workers=count, **options) as local, Client(local) as client:
+            with _deaf_to_interrupts():
+                local = LocalCluster(n_workers=count, **options)
+            with local, Client(local) as client:
                 yield client
         else:
             with _existing(Client, cluster) as client:
                 _check_versions(client, cluster)
                 yield client
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started meanwhile ignore Ctrl-C, which a terminal sends to all: the one that started them ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may say so
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @cache

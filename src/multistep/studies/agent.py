@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from multistep.selection.row_log import RowLog
 from multistep.selection.sweep import FAILED, sweep
 from multistep.selection.workers import connect
 from multistep.studies.collect_dataset import counting_progress
-from multistep.studies.episode_files import read_episodes
+from multistep.studies.episode_files import columns_of, read_episodes
 from multistep.studies.intervals import mean_interval
 from multistep.studies.run_folder import check_run, open_run, write_json, write_run
 from multistep.tasks import TASKS
@@ -48,6 +48,8 @@ class InModel:
     """The model.safetensors that a fit has left; several of them are an ensemble."""
     starts: tuple[str, ...]
     """Files with the episodes that rollouts start in, or a dataset of the paper by its name."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what; states and actions are those that the model was trained on unless named."""
     task: Literal["cartpole", "swimmer", "halfcheetah"] | None = None
     """Task whose reward is earned."""
     reward: str | None = None
@@ -251,9 +253,8 @@ def _given(config: InModel) -> Given:
         raise InputError("There is no model: name the model.safetensors that a fit has left.")
     if config.task is not None:
         _check_task(models[0], config.task, config.model[0])
-    names = Columns(states=models[0].state_names, actions=models[0].action_names)
     reward = find_reward(config.reward) if config.reward is not None else TASKS[str(config.task)].reward
-    return Given(models, reward, read_episodes(config.starts, names))
+    return Given(models, reward, read_episodes(config.starts, columns_of(models[0], config.columns)))
 
 
 def _check_task(model: Model, task: str, path: Path) -> None:

@@ -1,11 +1,13 @@
 """`multistep convert`: episodes from one format to another, with noise if asked."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
 from multistep.data import Columns, save
+from multistep.errors import InputError
 from multistep.studies.episode_files import read_episodes
 
 
@@ -26,10 +28,14 @@ class ConvertConfig:
     """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
     noise_seed: int = 0
     """Seed of that noise: the same seed gives the same noise on the same data."""
+    overwrite: bool = False
+    """Replace a file that is there already."""
 
 
 def run_convert(config: ConvertConfig) -> dict[str, Any]:
     """Read, write, and return how much it was."""
+    if Path(config.out).exists() and not config.overwrite:
+        raise InputError(f"{config.out} is there already: choose another name, or add --overwrite to replace it.")
     episodes = read_episodes(
         [config.source], config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
     )

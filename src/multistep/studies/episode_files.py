@@ -1,11 +1,13 @@
 """Episodes as commands take them: files, Minari datasets, or names of the catalogue; cut, and with noise, if asked."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 
 from multistep.data import Columns, Episodes, add_noise, as_episodes, cut, read
 from multistep.data.recording import Recording
+from multistep.dynamics import Model
 from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
 
@@ -31,6 +33,11 @@ def read_episodes(
         scale = noise[0] if len(noise) == 1 else tuple(noise)
         episodes = add_noise(episodes, scale, key=jax.random.key(noise_seed))
     return episodes
+
+
+def columns_of(model: Model, columns: Columns) -> Columns:
+    """The columns, with those that the model was trained on where no states or actions are named."""
+    return replace(columns, states=columns.states or model.state_names, actions=columns.actions or model.action_names)
 
 
 def _resolved(name: str) -> str:

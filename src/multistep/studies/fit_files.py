@@ -1,5 +1,6 @@
 """`multistep fit`: a model from the user's own files."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,11 +9,19 @@ import jax
 import numpy as np
 import tyro
 
-from multistep.data import Columns, Episodes, split
-from multistep.dynamics import save_model
+from multistep.data import Columns, Episodes, estimate_noise, split
+from multistep.dynamics import Observer, save_model
 from multistep.evaluation import R2Bar, longest_horizon, score
 from multistep.studies.episode_files import read_episodes
-from multistep.studies.run_folder import check_run, fit_summary, history_rows, score_rows, score_summary, write_rows, write_run
+from multistep.studies.run_folder import (
+    check_study,
+    fit_summary,
+    history_rows,
+    score_rows,
+    score_summary,
+    write_rows,
+    write_run,
+)
 from multistep.training import DEFAULT, Fit, FitConfig, Outcome, Preset, Smoothed, SmoothedFit, fit, fit_smoothed
 from multistep.types import Key
 
@@ -52,7 +61,7 @@ class FitFilesConfig:
 
 def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
-    check_run(config.out, COMMAND)
+    check_study(config.out, COMMAND, smooth=config.smooth)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
     train, valid, test = split(episodes, config.split, key=split_key)
@@ -66,9 +75,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
     summary = {"model": score_summary(scores) | fit_summary(fitted), "episodes": sizes, "score_horizon": horizon}
     if isinstance(fitted, SmoothedFit) and fitted.observer is not None:
-        noise = np.asarray(fitted.observer.measurement_noise, np.float64).tolist()
-        summary["measurement_noise"] = dict(zip(train.state_names, noise, strict=True))
-        summary["fitted_again"] = fitted.is_second
+        summary |= _about_noise(fitted.observer, train) | {"fitted_again": fitted.is_second}
     write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
     return summary
 
@@ -78,3 +85,14 @@ def _fit(config: FitFilesConfig, train: Episodes, valid: Episodes, *, key: Key, 
     if config.smooth:
         return fit_smoothed(train, valid, Smoothed.of(config.training), key=key, score=score, checkpoint=checkpoint)
     return fit(train, valid, config.training, key=key, score=score, checkpoint=checkpoint)
+
+
+def _about_noise(observer: Observer, episodes: Episodes) -> dict[str, dict[str, float]]:
+    """The noise that the observer found on each state that changes, and the most that there can be by the data alone."""
+    found = np.asarray(observer.measurement_noise, np.float64).tolist()
+    most = estimate_noise(episodes.states, episodes.actions, episodes.lengths).tolist()
+    changing = [n for n, name in enumerate(episodes.state_names) if name not in episodes.constant_columns()]
+    return {
+        what: {episodes.state_names[n]: values[n] for n in changing if math.isfinite(values[n])}
+        for what, values in (("measurement_noise", found), ("noise_at_most", most))
+    }

@@ -30,11 +30,11 @@ def check_run(out: Path, command: str) -> None:
 
 
 def check_study(out: Path, command: str, **settings: Any) -> None:
-    """Refuse a folder that holds another study, or this one with other settings: its rows would be mixed up with ours."""
+    """Refuse a folder that holds another run, or this one with other settings: what is in it would be mixed up with ours."""
     found = _found(out)
     if found and (found["command"] != command or any(found["config"].get(name) != plain(settings[name]) for name in settings)):
         names = " or ".join(settings)
-        raise InputError(f"{out} holds another study, or this one with another {names}: choose another --out.")
+        raise InputError(f"{out} holds another run, or this one with another {names}: choose another --out.")
 
 
 def open_run(out: Path, command: str, config: Any) -> None:

@@ -1,6 +1,6 @@
 """`multistep score`: a saved model on the user's own files."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ import tyro
 from multistep.data import Columns
 from multistep.dynamics import load_model
 from multistep.evaluation import longest_horizon, score
-from multistep.studies.episode_files import read_episodes
+from multistep.studies.episode_files import columns_of, read_episodes
 from multistep.studies.run_folder import check_run, score_rows, score_summary, write_run
 
 COMMAND = "score"
@@ -40,11 +40,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     """Score, leave the rows in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
     model = load_model(config.model)
-    columns = replace(
-        config.columns,
-        states=config.columns.states or model.state_names,
-        actions=config.columns.actions or model.action_names,
-    )
+    columns = columns_of(model, config.columns)
     episodes = read_episodes(config.files, columns, noise=config.noise, noise_seed=config.noise_seed)
     horizon = min(config.score_horizon, longest_horizon(episodes))
     scores = score(model, episodes, horizon=horizon)

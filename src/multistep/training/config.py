@@ -37,6 +37,10 @@ class FitConfig:
                 raise InputError(f"The {name.replace('_', ' ')} is {value}: it must be 1 or more.")
         if not 0 < self.learning_rate < float("inf"):
             raise InputError(f"The learning rate is {self.learning_rate}: it must be a finite number above 0.")
+        if not isinstance(self.weights, AbstractWeights):
+            raise InputError(
+                f"The weights are {self.weights!r}: give an object, such as Balanced(), Uniform() or Exponential(2.0)."
+            )
         self.weights.check(self.horizon)
 
     def plan(self, num_windows: int) -> "Plan":

@@ -57,6 +57,7 @@ def fit_smoothed(
     The first fit is that of `fit` with the same key. It is the only one where the measurements are exact: where in no
     state their noise exceeds what the model misses in one step.
     """
+    _check_length(train)
     first = fit(train, valid, config.measured, key=key, score=score, checkpoint=_beside(checkpoint, "measured"))
     if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
         return SmoothedFit(first.model, first.history, first.outcome, None)
@@ -75,11 +76,8 @@ def fit_smoothed(
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     """The observer whose noise makes the measurements of the episodes likeliest under the model."""
+    _check_length(episodes)
     steps = min(SEGMENT_STEPS, _usual_length(episodes))
-    if steps < LEAST_STEPS:
-        raise InputError(
-            f"In episodes of {steps} steps noise cannot be told from motion: smooth episodes of {LEAST_STEPS} or more."
-        )
     starts = window_starts(episodes, steps)
     starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
     windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
@@ -118,6 +116,15 @@ def _has_noise(observer: Observer, episodes: Episodes) -> bool:
     """Whether there is more noise on a measured state than the model misses of it in one step."""
     larger = observer.measurement_noise > observer.step_noise
     return bool(np.any(np.asarray(larger) & (np.ptp(episodes.states, axis=0) > 0)))
+
+
+def _check_length(episodes: Episodes) -> None:
+    steps = _usual_length(episodes)
+    if steps < LEAST_STEPS:
+        raise InputError(
+            f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from motion: smooth "
+            f"episodes of {LEAST_STEPS} or more."
+        )
 
 
 def _usual_length(episodes: Episodes) -> int:
