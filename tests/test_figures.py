@@ -156,7 +156,8 @@ def test_static_figures():
 def test_figures_of_the_multi_step_cells():
     page = (ROOT / "docs" / "reproduction.md").read_text()
     with open(ROOT / "results" / "static" / "rows.csv") as file:
-        cells = [row for row in csv.DictReader(file) if row["dataset"] == "cartpole/random" and row["preset"] == "paper"]
+        every = [row for row in csv.DictReader(file) if row["dataset"] == "cartpole/random"]
+    cells = [row for row in every if row["preset"] == "paper"]
 
     def cell(row, of, spread, beta):
         chosen = "" if row["horizon"] == "1" else f" [{float(row[beta].removeprefix('exponential:')):g}]"
@@ -171,8 +172,12 @@ def test_figures_of_the_multi_step_cells():
         values = [float(row[of]) for row in sorted(rows, key=lambda row: int(row["horizon"]))]
         return [f"{1000 * value - 1000 * values[0]:.0f}" for value in values[1:]]
 
-    there, here = ("{}, {} and {}".format(*gains(noisy[:4], of)) for of in ("paper", "mean"))
+    there, here = ("{}, {}, {} and {}".format(*gains(noisy, of)) for of in ("paper", "mean"))
     assert f"{there} points there, {here} here" in page
+    assert all(row["betas"] == row["betas_in_all"] for row in noisy)
+    assert summary("static", "results")["gain_significant_in_both"] == ["cartpole/random, noise 0.02, h=10"]
+    (default,) = (row for row in every if (row["preset"], row["noise"]) == ("default", "0.02"))
+    assert f"balanced weights, has {thousandths(default)}, where" in " ".join(page.split())
     clean = [row for row in cells if float(row["noise"]) == 0]
     there, here = ("{} and {}".format(*gains(clean, of)) for of in ("paper", "mean"))
     assert f"gain {here} points here, {there} in the paper" in page
