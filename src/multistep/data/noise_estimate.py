@@ -5,7 +5,6 @@ from math import comb
 import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
-from scipy.optimize import nnls
 
 from multistep.types import Lengths
 
@@ -59,6 +58,8 @@ def _by_difference(column: Float[ndarray, " all_states"], lengths: Lengths) -> f
 
 
 def _by_prediction(states: ndarray, actions: ndarray, middles: Int[ndarray, "middles 2"]) -> Float[ndarray, " state"]:
+    from scipy.optimize import nnls  # slow to import, and most commands do without it
+
     at, acting = middles.T
     around = np.concatenate([states[at - 1], states[at + 1], actions[acting - 1], actions[acting]], axis=1).astype(np.float64)
     here = states[at].astype(np.float64)

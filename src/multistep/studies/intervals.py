@@ -1,4 +1,4 @@
-"""95 % intervals, by SciPy."""
+"""95 % intervals, by SciPy, which is imported where it is needed: it takes as long as JAX."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
-from scipy.stats import bootstrap, sem, t
 
 CONFIDENCE = 0.95
 
@@ -19,6 +18,8 @@ def interval(
     seed: int = 0,
 ) -> tuple[float, float]:
     """The 95 % percentile interval of the statistic along the last axis, averaged over the groups; all are resampled alike."""
+
+    from scipy.stats import bootstrap
 
     def over_groups(values: Float[ndarray, "*groups resample sample"], axis: int) -> Float[ndarray, " *resample"]:
         return statistic(values, axis=axis).reshape(-1, *values.shape[samples.ndim - 1 : -1]).mean(axis=0)
@@ -40,6 +41,8 @@ def interval(
 
 def mean_interval(samples: Float[ndarray, " sample"]) -> tuple[float, float]:
     """Student's 95 % interval of the mean of normal samples; without end if there is but one."""
+    from scipy.stats import sem, t
+
     if len(samples) < 2:
         return float("-inf"), float("inf")
     half = float(t.ppf((1 + CONFIDENCE) / 2, len(samples) - 1) * sem(samples))

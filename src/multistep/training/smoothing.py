@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
-from scipy.optimize import minimize
 
 from multistep.data import Episode, Episodes, Windows, estimate_noise, window_starts
 from multistep.dynamics import AbstractModel, Observer
@@ -76,6 +75,8 @@ def fit_smoothed(
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     """The observer whose noise makes the measurements of the episodes likeliest under the model."""
+    from scipy.optimize import minimize  # slow to import, and most fits do without it
+
     _check_length(episodes)
     steps = min(SEGMENT_STEPS, _usual_length(episodes))
     starts = window_starts(episodes, steps)
