@@ -220,7 +220,9 @@ def test_dynamic_figures():
     assert f"it goes from {by_name['default', 0]} to {by_name['default', 0.01]}." in page
     assert f"gives most of it back: {by_name['smoothed', 0.01]}," in page
     filtered = by_name["smoothed, filtered", 0.01]
-    assert f"state has {filtered}, and loses" in page
+    lost = round(float(by_name["smoothed, filtered", 0]) - float(filtered))
+    assert f"state has {filtered}, and loses\n  {lost} points to the noise" in page
+    assert by_name["smoothed", 0] == by_name["default", 0]
     assert f"acting in filtered states it has {filtered} with that noise (`multistep" in README
     best = [by_name[variant, noise] for noise in (0, 0.01) for variant in ("default", "one-step")]
     assert (
