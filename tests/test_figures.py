@@ -178,6 +178,9 @@ def test_figures_of_the_multi_step_cells():
     assert summary("static", "results")["gain_significant_in_both"] == ["cartpole/random, noise 0.02, h=10"]
     (default,) = (row for row in every if (row["preset"], row["noise"]) == ("default", "0.02"))
     assert f"balanced weights, has {thousandths(default)}, where" in " ".join(page.split())
+    (row,) = (row for row in cells if (float(row["noise"]), row["horizon"]) == (0.01, "2"))
+    here, there = cell(row, "mean", "deviation", "weights"), cell(row, "paper", "paper_deviation", "paper_beta")
+    assert f"horizon 2 has {here} here, {there} in the paper" in page
     clean = [row for row in cells if float(row["noise"]) == 0]
     there, here = ("{} and {}".format(*gains(clean, of)) for of in ("paper", "mean"))
     assert f"gain {here} points here, {there} in the paper" in page
