@@ -103,7 +103,7 @@ def test_the_same_command_runs_nothing_again(study):
 
 
 def test_another_seed_needs_another_folder(study):
-    with pytest.raises(InputError, match="holds another study, or this one with another scale or seed"):
+    with pytest.raises(InputError, match="holds another run, or this one with another scale or seed"):
         run_static(replace(study[0], seed=1))
 
 
