@@ -181,7 +181,9 @@ def test_figures_of_the_multi_step_cells():
     ]
     (default,) = (row for row in every if (row["preset"], row["noise"]) == ("default", "0.02"))
     assert f"balanced weights, has {thousandths(default)}, where" in " ".join(page.split())
-    for row in (row for row in cells if float(row["noise"]) == 0.01 and row["horizon"] in "23"):
+    some_noise = [row for row in cells if float(row["noise"]) == 0.01 and row["horizon"] in "23"]
+    assert len(some_noise) == 2
+    for row in some_noise:
         here, there = cell(row, "mean", "deviation", "weights"), cell(row, "paper", "paper_deviation", "paper_beta")
         assert f"horizon {row['horizon']} has {here} here, {there} in the paper" in page
     clean = [row for row in cells if float(row["noise"]) == 0]

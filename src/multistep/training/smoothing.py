@@ -53,8 +53,8 @@ def fit_smoothed(
 ) -> SmoothedFit:
     """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured.
 
-    The first fit is that of `fit` with the same key. It is the only one where the measurements are exact: where in no
-    state their noise exceeds what the model misses in one step.
+    The first fit is that of `fit` with the same key. It is the only one where its model cannot take noise out: where in no
+    state the noise that it finds exceeds what it misses in one step.
     """
     _check_length(train)
     first = fit(train, valid, config.measured, key=key, score=score, checkpoint=_beside(checkpoint, "measured"))
