@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from multistep.bench.search import SearchBenchConfig, run_search_bench
 from multistep.data import add_noise
@@ -118,7 +119,11 @@ def test_table_and_figures_are_drawn_from_rows_alone(study, tmp_path):
     table = paths[0].read_text()
     for mean, deviation in cells.select("mean", "deviation").rows():
         assert f"{1000 * mean:.0f} ± {1000 * deviation:.0f}" in table
-    assert static_table(tmp_path).row_count == 2
+    with (console := Console(width=80)).capture() as printed:
+        console.print(static_table(tmp_path))
+    for mean, deviation, beta in cells.select("mean", "deviation", "beta").rows():
+        score = f"{1000 * mean:.0f} +- {1000 * deviation:.0f}"
+        assert (score if beta is None else f"{score} [{beta:g}]") in printed.get()
 
 
 def test_the_papers_grid_is_prepared(study):

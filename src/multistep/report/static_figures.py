@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from rich.table import Table
+from rich.box import SIMPLE_HEAD
+from rich.table import Column, Table
 
 from multistep.data.atomic import write_text
 from multistep.report.drawing import COLOURS, figure_file, read_rows
@@ -36,18 +37,17 @@ def static_sentence(summary: dict[str, Any]) -> str:
 
 
 def static_table(out: Path) -> Table:
-    """The paper's table: R2bar x 1000 by dataset, noise and horizon; the paper's figure and the difference below ours."""
+    """R2bar x 1000, a line for each dataset, noise and horizon, so that it fits into any terminal."""
     cells = read_rows(out / "rows.csv")
-    columns = _columns(cells)
-    table = Table("dataset, noise", *(title for *_, title in columns), "true simulator", show_lines=True)
+    models = Column("dataset, noise, model", no_wrap=True)
+    table = Table(models, "R2bar x 1000", "the paper's", "difference", box=SIMPLE_HEAD)
     for dataset, noise in cells.select("dataset", "noise").unique(maintain_order=True).rows():
         row = cells.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
-        entries = ["\n".join(_entry(row, preset, horizon)) for preset, horizon, _ in columns]
-        table.add_row(f"{dataset}\n{100 * noise:g} %", *entries, _thousandths(row["ceiling"][0]))
-    table.caption = (
-        "R2bar x 1000, mean +- deviation over the folds [best beta]; below it the paper's, and (the difference in the paper's "
-        "deviations)"
-    )
+        table.add_row(f"{dataset}, {100 * noise:g} %")
+        for preset, horizon, title in _columns(row):
+            table.add_row(f"  {title}", *_entry(row, preset, horizon))
+        table.add_row("  true simulator", _thousandths(row["ceiling"][0]), end_section=True)
+    table.caption = "mean +- deviation over the folds [best beta]; the difference is in the paper's deviations"
     return table
 
 
@@ -67,9 +67,10 @@ def write_table(out: Path) -> Path:
         best = row.sort("mean", descending=True).row(0, named=True)
         entries = []
         for preset, horizon, _ in columns:
-            ours, *paper = _entry(row, preset, horizon) or [""]
+            ours, paper, difference = _entry(row, preset, horizon)
             bold = (preset, horizon) == (best["preset"], best["horizon"])
-            entries.append("<br>".join([f"**{ours}**" if bold else ours, *paper]).replace("+-", "±"))
+            lines_of_entry = [f"**{ours}**" if bold else ours, paper, difference and f"({difference})"]
+            entries.append("<br>".join(filter(None, lines_of_entry)).replace("+-", "±"))
         lines.append(f"| {dataset} | {noise:g} | {' | '.join(entries)} | {_thousandths(row['ceiling'][0])} |")
     path = out / "table.md"
     write_text(path, "\n".join(lines) + "\n")
@@ -83,21 +84,22 @@ def _columns(cells: pl.DataFrame) -> list[tuple[str, int, str]]:
     return [(preset, h, titles.get(h, f"h={h}") if preset == "paper" else f"{preset} preset") for preset, h in found]
 
 
-def _entry(row: pl.DataFrame, preset: str, horizon: int) -> list[str]:
-    """Lines of one cell of the table: ours, the paper's with the difference; none if it was not run."""
+def _entry(row: pl.DataFrame, preset: str, horizon: int) -> tuple[str, str, str]:
+    """One cell of the table: ours, the paper's and the difference; empty where there is none."""
     own = row.filter((pl.col("preset") == preset) & (pl.col("horizon") == horizon))
     if own.is_empty():
-        return []
+        return "", "", ""
     cell = own.row(0, named=True)
-    beta = "" if cell["beta"] is None else f" [{cell['beta']:g}]"
-    lines = [f"{_thousandths(cell['mean'])} +- {_thousandths(cell['deviation'])}{beta}"]
+    ours = _with_beta(cell["mean"], cell["deviation"], cell["beta"])
     if cell["betas"] < cell["betas_in_all"]:
-        lines.append(f"{cell['betas']} of {cell['betas_in_all']} betas")
-    if cell["paper"] is not None:
-        beta = "" if cell["paper_beta"] is None else f" [{cell['paper_beta']:g}]"
-        paper = f"{_thousandths(cell['paper'])} +- {_thousandths(cell['paper_deviation'])}{beta}"
-        lines += [paper, f"({cell['above_paper']:+.1f})"]
-    return lines
+        ours += f", {cell['betas']} of {cell['betas_in_all']} betas"
+    if cell["paper"] is None:
+        return ours, "", ""
+    return ours, _with_beta(cell["paper"], cell["paper_deviation"], cell["paper_beta"]), f"{cell['above_paper']:+.1f}"
+
+
+def _with_beta(mean: float, deviation: float, beta: float | None) -> str:
+    return f"{_thousandths(mean)} +- {_thousandths(deviation)}" + ("" if beta is None else f" [{beta:g}]")
 
 
 def _thousandths(value: float | None) -> str:
