@@ -49,18 +49,20 @@ from multistep.report.tables import (
     sigmoid_table,
 )
 from multistep.selection.provenance import versions
-from multistep.studies.agent import EvaluateConfig, PlanConfig, TrainConfig, run_evaluate, run_plan, run_train
 from multistep.studies.collect_dataset import CollectConfig, DatasetsConfig, run_collect, run_datasets
 from multistep.studies.convert_files import ConvertConfig, run_convert
 from multistep.studies.demo import DemoConfig, run_demo
 from multistep.studies.dynamic import DynamicConfig, run_dynamic
+from multistep.studies.evaluate_agent import EvaluateConfig, run_evaluate
 from multistep.studies.fit_files import FitFilesConfig, run_fit
 from multistep.studies.inspect_files import InspectConfig, run_inspect
 from multistep.studies.linear import LinearConfig, run_linear
+from multistep.studies.plan_agent import PlanConfig, run_plan
 from multistep.studies.score_files import ScoreFilesConfig, run_score
 from multistep.studies.select_files import SelectConfig, run_select
 from multistep.studies.sigmoid import SigmoidConfig, run_sigmoid
 from multistep.studies.static import StaticConfig, run_static
+from multistep.studies.train_agent import TrainConfig, run_train
 from multistep.training import PRESETS, Preset
 
 DESCRIPTION = "Learn dynamics models from logged, noisy trajectories and keep them right many steps ahead."

@@ -19,7 +19,9 @@ from multistep.dynamics import NetworkConfig, load_model, save_model
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar
 from multistep.report.agent_figures import draw_learning, draw_plan, evaluate_sentence, plan_sentence, train_sentence
-from multistep.studies.agent import EvaluateConfig, PlanConfig, TrainConfig, run_evaluate, run_plan, run_train
+from multistep.studies.evaluate_agent import EvaluateConfig, run_evaluate
+from multistep.studies.plan_agent import PlanConfig, run_plan
+from multistep.studies.train_agent import TrainConfig, run_train
 from multistep.tasks import CARTPOLE
 from multistep.training import FitConfig, fit, fit_observer
 
