@@ -77,7 +77,8 @@ def find_given(config: InModel) -> Given:
     if config.task is not None:
         _check_task(models[0], config.task, config.model[0])
     reward = find_reward(config.reward) if config.reward is not None else TASKS[str(config.task)].reward
-    return Given(models, reward, read_episodes(config.starts, columns_of(models[0], config.columns)))
+    columns = columns_of(models[0], config.model[0], config.columns)
+    return Given(models, reward, read_episodes(config.starts, columns))
 
 
 def _check_task(model: Model, task: str, path: Path) -> None:

@@ -1,7 +1,11 @@
 """Episodes as commands take them: files, Minari datasets, or names of the catalogue; cut, and with noise, if asked."""
 
+import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -35,9 +39,25 @@ def read_episodes(
     return episodes
 
 
-def columns_of(model: Model, columns: Columns) -> Columns:
-    """The columns, with those that the model was trained on where no states or actions are named."""
+def columns_of(model: Model, path: Path, columns: Columns) -> Columns:
+    """The columns, with those that the model in the file was trained on where no states or actions are named.
+
+    Episodes that a fit could tell apart by a column would run into each other without a word of it: there is a note then.
+    """
+    fitted = _columns_of_fit(path)
+    for name in ("episode", "time"):
+        if fitted.get(name) and getattr(columns, name) is None:
+            remark = f"{path} was fitted with --{name} {fitted[name]}: give it here too if these files have that column."
+            warnings.warn(remark, stacklevel=2)
     return replace(columns, states=columns.states or model.state_names, actions=columns.actions or model.action_names)
+
+
+def _columns_of_fit(path: Path) -> dict[str, Any]:
+    """The columns of the run that left the model, as far as the folder of the file still knows."""
+    try:
+        return dict(json.loads(path.with_name("config.json").read_text())["config"]["columns"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def _resolved(name: str) -> str:

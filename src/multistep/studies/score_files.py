@@ -40,7 +40,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     """Score, leave the rows in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
     model = load_model(config.model)
-    columns = columns_of(model, config.columns)
+    columns = columns_of(model, config.model, config.columns)
     episodes = read_episodes(config.files, columns, noise=config.noise, noise_seed=config.noise_seed)
     horizon = min(config.score_horizon, longest_horizon(episodes))
     scores = score(model, episodes, horizon=horizon)

@@ -1,0 +1,43 @@
+import jax
+import pytest
+
+from multistep.data import Columns
+from multistep.dynamics import save_model
+from multistep.evaluation import R2Bar
+from multistep.studies.episode_files import columns_of
+from multistep.studies.fit_files import FitFilesConfig
+from multistep.studies.run_folder import write_run
+from multistep.training import FitConfig, fit
+from systems import oscillator_episodes
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A model and its file, left by a fit to a table with a column of episodes."""
+    episodes = oscillator_episodes(3, 20)
+    config = FitConfig(horizon=2, epochs=1, least_steps=1)
+    fitted = fit(episodes, episodes, config, key=jax.random.key(0), score=R2Bar(2)).model
+    path = tmp_path / "model.safetensors"
+    save_model(fitted, path)
+    columns = Columns(("position", "velocity"), ("force",), episode="run")
+    write_run(tmp_path, "fit", FitFilesConfig(("log.csv",), columns=columns), [{"horizon": 1}], {})
+    return fitted, path
+
+
+def test_states_and_actions_are_the_models_unless_named(model):
+    fitted, path = model
+    columns = columns_of(fitted, path, Columns(actions=("push",), episode="run", time="t"))
+    assert columns == Columns(("position", "velocity"), ("push",), episode="run", time="t")
+
+
+def test_a_column_of_episodes_that_is_no_longer_named_is_remarked_on(model):
+    fitted, path = model
+    with pytest.warns(UserWarning, match="fitted with --episode run: give it here too"):
+        columns_of(fitted, path, Columns())
+
+
+@pytest.mark.parametrize("left", [None, "no JSON", "{}", '{"config": {"columns": 1}}'])
+def test_a_model_file_without_its_run_is_used_without_a_word(model, left):
+    fitted, path = model
+    (path.parent / "config.json").unlink() if left is None else (path.parent / "config.json").write_text(left)
+    assert columns_of(fitted, path, Columns()).states == ("position", "velocity")
