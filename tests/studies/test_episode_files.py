@@ -1,22 +1,20 @@
-import jax
+import jax.numpy as jnp
 import pytest
 
 from multistep.data import Columns
-from multistep.dynamics import save_model
-from multistep.evaluation import R2Bar
+from multistep.dynamics import Model, save_model
+from multistep.dynamics.network import NetworkConfig, make_network
+from multistep.dynamics.normaliser import Normaliser
 from multistep.studies.episode_files import columns_of
 from multistep.studies.fit_files import FitFilesConfig
 from multistep.studies.run_folder import write_run
-from multistep.training import FitConfig, fit
-from systems import oscillator_episodes
 
 
 @pytest.fixture
-def model(tmp_path):
+def model(tmp_path, getkey):
     """A model and its file, left by a fit to a table with a column of episodes."""
-    episodes = oscillator_episodes(3, 20)
-    config = FitConfig(horizon=2, epochs=1, least_steps=1)
-    fitted = fit(episodes, episodes, config, key=jax.random.key(0), score=R2Bar(2)).model
+    normaliser = Normaliser(jnp.zeros(2), jnp.ones(2), jnp.zeros(1), jnp.ones(1))
+    fitted = Model(make_network(NetworkConfig(8), 2, 1, key=getkey()), normaliser, ("position", "velocity"), ("force",))
     path = tmp_path / "model.safetensors"
     save_model(fitted, path)
     columns = Columns(("position", "velocity"), ("force",), episode="run")
