@@ -9,6 +9,7 @@ from rich.table import Column, Table
 
 from multistep.data.atomic import write_text
 from multistep.report.drawing import COLOURS, figure_file, read_rows
+from multistep.selection.candidates import PAPER_BETAS
 
 NOISE_COLOURS = ("#9ecae1", "#4292c6", "#08519c", "#fdae6b", "#e6550d", "#a63603")
 LOWEST_R2 = -0.1  # a model worse than the mean of the data: how far below does not help the eye
@@ -151,6 +152,10 @@ def _draw_betas(out: Path) -> Path:
                 panel.plot(100 * own["noise"], own[name], "o-", color=colour, label=f"h={horizon}")
                 panel.plot(100 * own["noise"], own[f"paper_{name}"], "x:", color=colour)
             panel.set(xlabel="noise, % of the range", title=f"best {name.replace('_', ' ')}, mean over datasets")
+            panel.set_xticks(100 * rows["noise"].unique().sort())
+        panels[0].set_yscale("log")  # betas are from 0.1 to 20
+        panels[0].set_yticks(PAPER_BETAS, [f"{beta:g}" for beta in PAPER_BETAS])
+        panels[0].minorticks_off()
         panels[0].plot([], [], "x:", color="black", label="paper (8 datasets)")
         panels[0].legend(frameon=False, fontsize=8)
     return out / "betas.png"
