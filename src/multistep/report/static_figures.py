@@ -152,7 +152,7 @@ def _draw_betas(out: Path) -> Path:
                 panel.plot(100 * own["noise"], own[name], "o-", color=colour, label=f"h={horizon}")
                 panel.plot(100 * own["noise"], own[f"paper_{name}"], "x:", color=colour)
             panel.set(xlabel="noise, % of the range", title=f"best {name.replace('_', ' ')}, mean over datasets")
-            panel.set_xticks(100 * rows["noise"].unique().sort())
+            panel.set_xticks([100 * noise for noise in rows["noise"].unique().sort()])
         panels[0].set_yscale("log")  # betas are from 0.1 to 20
         panels[0].set_yticks(PAPER_BETAS, [f"{beta:g}" for beta in PAPER_BETAS])
         panels[0].minorticks_off()
