@@ -112,8 +112,41 @@ def test_sweep_figures():
     assert f"costs {100 * figures['overhead_of_fit_time']:.1f} % of the time" in page
 
 
-def results_rows(name):
-    with open(ROOT / "results" / name / "rows.csv") as file:
+def test_search_figures():
+    page = (ROOT / "docs" / "selection.md").read_text()
+    rows = results_rows("search", "bench")
+    for row in rows:
+        found = [
+            f"{float(row[f'{name}_mean']):.3f} ± {float(row[f'{name}_deviation']):.3f}, horizon {row[f'{name}_horizon']}, "
+            f"beta {row[f'{name}_weights'].removeprefix('exponential:')}"
+            for name in ("grid", "halving")
+        ]
+        share = f"{float(row['below_winner']):.2f} | {float(row['cost_of_grid']):.2f}"
+        assert f"| {100 * float(row['noise']):g} % | {found[0]} | {found[1]} | {share} |" in page
+        assert float(row["below_winner"]) <= 0.5
+        assert float(row["cost_of_grid"]) <= 1 / 3
+        assert row["candidates"] == "41"
+    assert [float(row["noise"]) for row in rows] == [0.0, 0.01, 0.02]
+    costs = sorted(100 * float(row["cost_of_grid"]) for row in rows)
+    assert f"with {costs[0]:.0f} to {costs[-1]:.0f} % of its training" in BENCH
+    short = sum(row["seconds"] for row in fits("bench/search") if row["noise"] == 0.01)
+    grid = [
+        row
+        for row in fits("results/static")
+        if row["noise"] == 0.01 and row["dataset"] == "cartpole/random" and row["epochs"] == 30
+    ]
+    assert len(grid) == 123
+    full = sum(row["seconds"] for row in grid if (row["horizon"], row["weights"]) == (10, "exponential:1.5"))
+    assert f"it was {(short + full) / sum(row['seconds'] for row in grid):.2f} of the grid's with 1 % noise" in page
+
+
+def fits(folder):
+    rows = [json.loads(line) for line in (ROOT / folder / "fits.jsonl").read_text().splitlines()]
+    return [row for row in rows if row["kind"] == "fit"]
+
+
+def results_rows(name, folder="results"):
+    with open(ROOT / folder / name / "rows.csv") as file:
         return list(csv.DictReader(file))
 
 
