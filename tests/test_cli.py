@@ -281,7 +281,7 @@ def test_demo_as_shipped_scores_to_horizon_100_on_50_episodes():
 
 
 SELECT = ["select", "log_*.csv", *COLUMNS, "--score-horizon", 20]
-TINY = ["--vary", "network.hidden_size=16", "epochs=2", "least_steps=200"]
+TINY = ["--vary", "network.hidden_size=16", "epochs=2", "least-steps=200"]
 
 
 def test_select_killed_in_the_middle_goes_on(logs):
@@ -316,6 +316,7 @@ def test_select_killed_in_the_middle_goes_on(logs):
     fewer = [*SELECT, *TINY, "--horizons", 1, "--out", "selected"]
     assert run(*fewer, folder=logs).stdout.startswith("Of 1 candidates, horizon 1, network.hidden_size 16, epochs 2")
     assert rows.read_text() == after
+    run(*fewer, "--score-horizon", 15, folder=logs)  # the epoch is chosen by another score: another fit
     assert "holds another run" in run("reproduce", "static", "--out", "selected", folder=logs, code=2).stderr
 
 

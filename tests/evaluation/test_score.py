@@ -7,7 +7,7 @@ from sklearn.metrics import r2_score
 from multistep.data import Episodes
 from multistep.dynamics import Model, NetworkConfig, fit_normaliser, make_network
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, score
+from multistep.evaluation import R2Bar, score, usual_horizon
 from multistep.evaluation import score as score_function
 from systems import ExplodingModel, LinearModel, random_episodes
 
@@ -82,6 +82,48 @@ def test_a_horizon_at_which_a_dimension_no_longer_changes_is_left_out():
     scores = score(LinearModel(0.5 * jnp.eye(2), jnp.zeros((2, 1))), Episodes.of([(states, np.zeros((8, 1)))]), horizon=4)
     np.testing.assert_array_equal(np.isnan(scores.per_dimension[:, 1]), [False, True, True, True])
     assert np.isfinite(scores.r2).all()
+
+
+def test_horizons_at_which_nothing_changes_are_left_out_of_the_mean():
+    """A step response at rest in the end: only one step ahead is there something to explain."""
+    states = np.array([[0.0], [1.0], [2.0], [2.0], [2.0], [2.0]])
+    scores = score(LinearModel(0.5 * jnp.eye(1), jnp.zeros((1, 1))), Episodes.of([(states, np.zeros((5, 1)))]), horizon=4)
+    np.testing.assert_array_equal(np.isnan(scores.r2), [False, True, True, True])
+    assert scores.r2bar() == scores.r2[0]
+    flat = score(LinearModel(0.5 * jnp.eye(1), jnp.zeros((1, 1))), Episodes.of([(states[2:], np.zeros((3, 1)))]), horizon=2)
+    assert np.isnan(flat.r2bar())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "expected"),
+    [
+        ([1000] * 10, 100, 100),
+        ([100], 100, 51),
+        ([100] * 3, 100, 84),
+        ([100] * 50, 200, 100),
+        ([100, 20], 100, 51),
+        ([1, 1], 9, 1),
+    ],
+)
+def test_the_usual_horizon_leaves_half_as_many_sub_trajectories_as_the_longest_episode_has_steps(lengths, most, expected):
+    counts = [sum(max(0, length - h + 1) for length in lengths) for h in range(1, max(lengths) + 1)]
+    assert usual_horizon(random_episodes(lengths), most) == expected
+    assert expected == min(most, sum(count >= max(lengths) / 2 for count in counts))
+
+
+def test_scores_up_to_the_usual_horizon_are_those_of_the_model(getkey):
+    """The true system with noisy observations: on one episode its score at the very last horizons is that of chance."""
+    rng = np.random.default_rng(0)
+    turn = np.array([[np.cos(0.2), np.sin(0.2)], [-np.sin(0.2), np.cos(0.2)]])
+    usual, last = [], []
+    for phase in rng.uniform(0, 2 * np.pi, 30):
+        states = np.stack([np.linalg.matrix_power(turn, t) @ [np.cos(phase), np.sin(phase)] for t in range(101)])
+        episode = Episodes.of([(states + rng.normal(0, 0.05, states.shape), np.zeros((100, 1)))])
+        r2 = score(LinearModel(jnp.asarray(turn), jnp.zeros((2, 1))), episode, horizon=99).r2
+        usual.append(r2[: usual_horizon(episode, 100)].min())
+        last.append(r2[-1])
+    assert min(usual) > 0.9
+    assert np.median(last) < 0.9
 
 
 def test_the_score_does_not_compile_twice_for_other_values(getkey):

@@ -72,6 +72,8 @@ def test_killed_at_any_moment_no_written_row_is_lost(tmp_path):
 def test_rows_of_an_outcome_are_forgotten(tmp_path):
     with RowLog(tmp_path / "rows.jsonl").writing() as log:
         for number, outcome in enumerate(("finished", "failed", "diverged", "failed")):
-            log.append({"number": number, "outcome": outcome})
+            log.append({"number": number, "job": str(number), "outcome": outcome})
+        log.forget("failed", jobs={"0", "1"})
+        assert [row["number"] for row in log.read()] == [0, 2, 3]
         log.forget("failed")
         assert [row["number"] for row in log.read()] == [0, 2]

@@ -17,7 +17,7 @@ from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import AbstractWeights, Exponential
-from multistep.selection import workers
+from multistep.selection import provenance, workers
 from multistep.selection.fit_job import FitJob
 from multistep.selection.folds import deal_folds
 from multistep.selection.provenance import digest, episodes_digest, versions
@@ -48,8 +48,13 @@ def start_cluster(file, names):
     while not file.exists():
         assert scheduler.poll() is None
         time.sleep(0.05)
-    worker = [*python, "distributed.cli.dask_worker", *where, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
-    return [scheduler, *(subprocess.Popen([*worker, "--name", name], **quiet) for name in names)]
+    return [scheduler, *(start_worker(file, name) for name in names)]
+
+
+def start_worker(file, name):
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--scheduler-file", str(file), "--name", name]
+    options = ["--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    return subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=file.parent)
 
 
 def jobs_of(episodes: Episodes, small, horizons=(1, 2), seeds=(0,)):
@@ -167,15 +172,16 @@ def test_rows_of_other_versions_are_kept_with_a_note(oscillators, small, tmp_pat
 class Shifted(AbstractWeights):
     """Weights of a user's own."""
 
-    shift: float
+    shift: float | jax.Array
 
     def __call__(self, errors):
         return errors * 0 + 1 / errors.size
 
 
 def test_the_digest_tells_weights_apart(small):
-    different = [Shifted(0.1), Shifted(0.2), Exponential(0.1234567), Exponential(0.1234568), Exponential(0.1)]
-    assert len({digest(replace(small, horizon=2, weights=weights)) for weights in different}) == 5
+    arrays = [Shifted(jax.numpy.array(shifts)) for shifts in ([0.1, 0.2], [0.2, 0.1])]
+    different = [Shifted(0.1), Shifted(0.2), *arrays, Exponential(0.1234567), Exponential(0.1234568), Exponential(0.1)]
+    assert len({digest(replace(small, horizon=2, weights=weights)) for weights in different}) == 7
     assert digest({"horizon": np.int64(2), "rate": np.float64(0.5)}) == digest({"horizon": 2, "rate": 0.5})
 
 
@@ -232,9 +238,39 @@ def test_a_cluster_that_is_not_there(where, message, monkeypatch):
 
 
 def test_workers_with_other_versions_are_refused(cluster, monkeypatch):
-    monkeypatch.setattr(workers, "versions", lambda: {"jax": "0.1", "commit": "x"})
+    monkeypatch.setattr(provenance, "_versions", lambda: {"jax": "0.1", "commit": "x"})
     with pytest.raises(InputError, match=r"has other versions of jax than this process"), connect(str(cluster[0])):
         pass
+
+
+def test_rows_of_a_worker_that_joins_later_with_other_versions_are_refused(oscillators, small, tmp_path, cluster, monkeypatch):
+    jobs, log = jobs_of(oscillators, small)[:1], RowLog(tmp_path / "fits.jsonl")
+    with log.writing(), connect(str(cluster[0])) as client:
+        monkeypatch.setattr(provenance, "_versions", lambda: {"jax": "0.1"})
+        with pytest.raises(InputError, match="A worker that joined later has other versions of jax"):
+            sweep(jobs, {jobs[0].data: oscillators}, log, client)
+        assert log.read() == []
+
+
+def test_a_cluster_without_workers_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "PATIENCE_SECONDS", 0.1)
+    file = tmp_path / "scheduler.json"
+    processes = start_cluster(file, ())
+
+    def start_later():
+        time.sleep(1)
+        processes.append(start_worker(file, "late"))
+
+    try:
+        starter = threading.Thread(target=start_later)
+        starter.start()
+        with pytest.warns(UserWarning, match="has no workers yet: waiting for the first one"), connect(str(file)) as client:
+            assert [worker["name"] for worker in client.scheduler_info()["workers"].values()] == ["late"]
+        starter.join()
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_no_workers_on_this_machine():

@@ -214,13 +214,14 @@ def test_minus_infinity_is_no_gain():
     assert static_tables.cell_table(static_tables.fit_table(diverged), 3, 2)["beta"].to_list() == [None, 2.0]
 
 
-@pytest.mark.parametrize("which", ["one-step only", "nothing whole", "all failed", "not a grid"])
+@pytest.mark.parametrize("which", ["one-step only", "nothing whole", "all failed", "not a grid", "no finite gain"])
 def test_tables_and_figures_of_a_part_of_the_study(which, tmp_path):
     rows = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, 0.8))
     rows = {
         "one-step only": rows[:3],
         "nothing whole": rows[:2],
         "all failed": [{**row, "outcome": "failed"} for row in rows],
+        "no finite gain": rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, float("-inf"))),
         "not a grid": rows + [{**row, "dataset": "swimmer/random", "noise": 0.0} for row in rows],
     }[which]
     fits = static_tables.fit_table(rows)

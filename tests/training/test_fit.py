@@ -69,10 +69,14 @@ def test_a_score_that_is_no_number_ranks_last(data, values):
     assert result.best_epoch.number == 1
 
 
-def test_without_any_finite_score_the_first_epoch_is_kept(data):
+@pytest.mark.parametrize("value", [-math.inf, math.nan])
+def test_without_any_finite_score_the_last_epoch_is_kept(data, value):
     seen = []
-    result = fit(*data, SMALL, key=jax.random.key(0), score=lambda model, _: (seen.append(model), -math.inf)[1])
-    assert same_bits(result.model, seen[0])
+    with pytest.warns(UserWarning, match="No epoch has a finite score"):
+        result = fit(*data, SMALL, key=jax.random.key(0), score=lambda model, _: (seen.append(model), value)[1])
+    assert same_bits(result.model, seen[-1])
+    assert result.best_epoch is not None
+    assert result.best_epoch.number == SMALL.epochs - 1
 
 
 def test_a_score_that_no_longer_rises_stops_early(data):
@@ -126,6 +130,33 @@ def test_interruption_is_an_outcome_and_the_fit_goes_on_later(data, tmp_path):
     assert same_bits(second.model, whole.model)
     finished = fit(*data, SMALL, score=Steady(lambda *_: pytest.fail("trained again")), **options)
     assert same_bits(finished.model, whole.model)
+
+
+def test_a_fit_with_a_score_of_the_users_own_goes_on_in_another_process(data, tmp_path):
+    """There the same function is at another address."""
+
+    def script():
+        class Steepness:
+            def __call__(self, model, valid):
+                return 0.5
+
+        def constant(model, valid):
+            return 0.5
+
+        return constant, Steepness(), lambda *_: 0.5
+
+    for number, (first, again) in enumerate(zip(script(), script(), strict=True)):
+        options = {"key": jax.random.key(0), "checkpoint": tmp_path / f"{number}.safetensors"}
+        assert same_bits(fit(*data, SMALL, score=first, **options).model, fit(*data, SMALL, score=again, **options).model)
+        with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):
+            fit(*data, SMALL, score=ms.R2Bar(10), **options)
+
+
+def test_a_checkpoint_of_other_weights_in_an_array_is_refused(data, tmp_path):
+    options = {"key": jax.random.key(0), "checkpoint": tmp_path / "checkpoint.safetensors"}
+    ms.fit(*data, replace(SMALL, weights=ms.Exponential(jax.numpy.asarray(0.1))), **options)
+    with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):
+        ms.fit(*data, replace(SMALL, weights=ms.Exponential(jax.numpy.asarray(20.0))), **options)
 
 
 def test_same_key_same_bits_other_key_other_bits(data):
@@ -188,6 +219,7 @@ def test_checkpoints_of_other_fits_and_damaged_ones_are_refused(data, tmp_path):
         {"config": replace(SMALL, epochs=4)},
         {"key": jax.random.key(1)},
         {"train": oscillator_episodes(6, 60, noise=0.02)},
+        {"score": ms.R2Bar(7)},
     ):
         arguments = {"train": data[0], "valid": data[1], "config": SMALL, "key": jax.random.key(0)} | other
         with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):

@@ -3,6 +3,7 @@
 The definitions are those of the section "Static evaluation".
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ class Scores:
     """R2 at every horizon 1, ..., H.
 
     Where the true states of a dimension do not differ there is no variance to explain: its R2 is NaN there and left out of
-    the mean over the dimensions.
+    the mean over the dimensions. Where no dimension varies R2(h) is NaN, and left out of the mean over the horizons.
     """
 
     per_dimension: Float[ndarray, "horizon state"]
@@ -40,11 +41,13 @@ class Scores:
             return np.where(varying, self.per_dimension, 0).sum(axis=1) / varying.sum(axis=1)
 
     def r2bar(self, horizon: int | None = None) -> float:
-        """Mean of R2(1), ..., R2(horizon); of all of them if no horizon is given."""
+        """Mean of R2(1), ..., R2(horizon); of all of them if no horizon is given. NaN if there is nothing to explain."""
         horizon = self.horizon if horizon is None else horizon
         if not 1 <= horizon <= self.horizon:
             raise InputError(f"R2bar({horizon}) was asked for, but the rollouts were scored up to {self.horizon} steps.")
-        return float(self.r2[:horizon].mean())
+        r2 = self.r2[:horizon]
+        explainable = r2[~np.isnan(r2)]
+        return float(explainable.mean()) if explainable.size else math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +81,18 @@ def longest_horizon(episodes: Episodes) -> int:
     """The longest horizon with two sub-trajectories or more: one alone has no variance."""
     longest = int(episodes.lengths.max())
     return longest if (episodes.lengths == longest).sum() > 1 else longest - 1
+
+
+def usual_horizon(episodes: Episodes, most: int) -> int:
+    """The horizon to score up to where none is insisted on: `most`, or as far as scores mean something.
+
+    That is as long as there are half as many sub-trajectories as the longest episode has steps. The very longest ones of a few
+    episodes end in a few neighbouring states, whose variance is next to nothing: their R2 says nothing of the model, and
+    would decide the mean.
+    """
+    horizons = np.arange(1, min(most, longest_horizon(episodes)) + 1)
+    num_rollouts = np.maximum(episodes.lengths[:, None] - horizons + 1, 0).sum(axis=0)
+    return int((num_rollouts >= episodes.lengths.max() / 2).sum())
 
 
 def check_horizon(episodes: Episodes, horizon: int) -> None:

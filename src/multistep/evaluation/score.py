@@ -12,7 +12,7 @@ from numpy import ndarray
 from multistep.data import Episodes
 from multistep.dynamics import AbstractModel, rollout
 from multistep.errors import InputError
-from multistep.evaluation.r2 import ErrorSums, Scores, check_horizon, longest_horizon, scores_of, state_unit
+from multistep.evaluation.r2 import ErrorSums, Scores, check_horizon, scores_of, state_unit, usual_horizon
 from multistep.types import AllActions, AllStates
 
 CHUNK = 512  # rollouts side by side: large enough for full speed, small enough for the cache
@@ -47,13 +47,13 @@ def score(model: AbstractModel, episodes: Episodes, *, horizon: int) -> Scores:
 class R2Bar:
     """R2bar(horizon) as a function of model and episodes: the validation score of a fit.
 
-    Where the episodes are shorter than that, the longest horizon that they have is taken.
+    Where the episodes are too short or too few for that, a shorter horizon is taken.
     """
 
     horizon: int
 
     def __call__(self, model: AbstractModel, episodes: Episodes) -> float:
-        return score(model, episodes, horizon=min(self.horizon, longest_horizon(episodes))).r2bar()
+        return score(model, episodes, horizon=usual_horizon(episodes, self.horizon)).r2bar()
 
 
 @partial(jax.jit, static_argnames="horizon")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 from numpy import ndarray
@@ -119,7 +120,9 @@ def describe_weights(weights: AbstractWeights) -> str:
         return ",".join(_shortest(float(alpha)) for alpha in weights.alphas)
     if isinstance(weights, Uniform | Balanced):
         return type(weights).__name__.lower()
-    return repr(weights)  # a rule of the user's own: not to be typed, but to be told from others
+    # A rule of the user's own: not to be typed, but to be told from others; its repr hides the values of arrays.
+    arrays = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(weights) if eqx.is_array(leaf)]
+    return f"{weights!r}" + (f" of {arrays}" if arrays else "")
 
 
 def _shortest(number: float) -> str:

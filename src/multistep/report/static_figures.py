@@ -109,7 +109,8 @@ def _thousandths(value: float | None) -> str:
 
 def _draw_gains(out: Path) -> Path:
     """Relative improvement of R2bar over half of the horizon over the one-step model, by horizon and noise."""
-    cells = read_rows(out / "rows.csv").filter(pl.col("gain").is_not_null())
+    numbers = pl.col("gain", "gain_low", "gain_high").cast(pl.Float64)  # empty ones would be read as text
+    cells = read_rows(out / "rows.csv").with_columns(numbers).filter(pl.col("gain").is_finite())
     datasets, noises = (cells[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
     columns = _columns(cells)
     width = 0.8 / max(1, len(noises))

@@ -215,7 +215,7 @@ def _last_horizon(scores: dict[str, Any]) -> int:
 
 def _percent(r2: float) -> str:
     """A share of variance in per cent; a model worse than the mean explains none."""
-    return f"{r2:.1%}" if r2 >= 0 else "none"
+    return "an unknown share" if math.isnan(r2) else f"{r2:.1%}" if r2 >= 0 else "none"
 
 
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:

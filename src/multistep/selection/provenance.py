@@ -63,6 +63,11 @@ def versions() -> dict[str, str | None]:
     return dict(_versions())
 
 
+def differing_versions(theirs: Mapping[str, str | None]) -> list[str]:
+    """Names of what decides the numbers and has another version there than here."""
+    return [name for name, mine in versions().items() if name != "commit" and theirs.get(name) != mine]
+
+
 def _commit() -> str | None:
     source = Path(__file__).resolve().parents[3]
     if not (source / ".git").exists():

@@ -35,10 +35,12 @@ class Ranked:
 def ranked_of(config: FitConfig, rows: Sequence[Row]) -> Ranked:
     """A candidate by the rows of its folds."""
     scores = tuple(_score(row) for row in rows)
-    problems = [row["reason"] for row, score in zip(rows, scores, strict=True) if not math.isfinite(score)]
+    lost = [row for row, score in zip(rows, scores, strict=True) if not math.isfinite(score)]
+    problems = [row["reason"] or "its rollouts diverge, or the test episodes do not vary" for row in lost]
     return Ranked(config, scores, sum(row["seconds"] for row in rows), problems[0] if problems else None)
 
 
 def _score(row: Row) -> float:
-    """R2bar of a row; minus infinity where the fit failed or diverged."""
-    return -math.inf if row["outcome"] in (FAILED, Outcome.DIVERGED) else float(row["r2bar"])
+    """R2bar of a row; minus infinity where the fit failed or diverged, or where there was nothing to explain."""
+    score = -math.inf if row["outcome"] in (FAILED, Outcome.DIVERGED) else float(row["r2bar"])
+    return -math.inf if math.isnan(score) else score

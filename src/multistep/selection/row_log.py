@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,9 +56,9 @@ class RowLog:
         except OSError as error:
             raise InputError(f"Cannot write {self.path}: {error.strerror}; free some space and start again.") from error
 
-    def forget(self, outcome: str) -> None:
-        """Drop the rows with this outcome, so that what they stand for is run again."""
-        rows = [row for row in self.read() if row["outcome"] != outcome]
+    def forget(self, outcome: str, jobs: Collection[str] | None = None) -> None:
+        """Drop the rows with this outcome, those of these jobs or all, so that what they stand for is run again."""
+        rows = [row for row in self.read() if row["outcome"] != outcome or not (jobs is None or row["job"] in jobs)]
         write_text(self.path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
 
     def _parse(self, line: str, number: int) -> dict[str, Any]:

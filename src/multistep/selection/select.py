@@ -11,10 +11,10 @@ import numpy as np
 
 from multistep.data import Episodes
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, longest_horizon
+from multistep.evaluation import R2Bar, usual_horizon
 from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
 from multistep.selection.folds import Fold, deal_folds
-from multistep.selection.provenance import episodes_digest
+from multistep.selection.provenance import digest, episodes_digest
 from multistep.selection.ranked import Ranked, ranked_of
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.search import AbstractSearch, Grid
@@ -79,24 +79,25 @@ def select(
     if horizon < 1:
         raise InputError(f"R2bar({horizon}) was asked for: choose a horizon of 1 or more.")
     folds = deal_folds(len(episodes), num_folds, key=jax.random.key(seed))
-    horizon = min(horizon, *(longest_horizon(episodes.take(fold.test)) for fold in folds))
+    horizon = min(usual_horizon(episodes.take(fold.test), horizon) for fold in folds)
     if horizon < 1:
         raise InputError("A fold has but one test episode of one step, which has no variance: give more or longer episodes.")
     log = RowLog(Path(out) / ROWS)
     spent: dict[str, float] = {}
     with log.writing(), connect(cluster, num_workers=num_workers) as client:
-        if retry_failed:
-            log.forget(FAILED)
 
         def evaluate(configs: Sequence[FitConfig]) -> list[Ranked]:
-            found = _evaluate(episodes, configs, folds, seed, horizon, log, client)
+            found = _evaluate(episodes, configs, folds, seed, horizon, log, client, retry_failed=retry_failed)
             spent.update({row["job"]: row["seconds"] for rows in found for row in rows})
             return [ranked_of(config, rows) for config, rows in zip(configs, found, strict=True)]
 
         ranking = search(candidates, evaluate)
     ranking = sorted(ranking, key=lambda ranked: -ranked.mean)
-    if not math.isfinite(ranking[0].mean):
-        raise InputError(f"No candidate has a finite score on all folds; the first one's reason: {ranking[0].problem}.")
+    if not ranking or not math.isfinite(ranking[0].mean):
+        problem = ranking[0].problem if ranking else None
+        raise InputError(
+            f"No candidate has a finite score on all folds: {problem or 'see fits.jsonl for what became of them'}."
+        )
     return Selection(tuple(ranking), horizon, len(candidates), sum(spent.values()))
 
 
@@ -116,9 +117,13 @@ def _evaluate(
     horizon: int,
     log: RowLog,
     client: "Client",
+    *,
+    retry_failed: bool,
 ) -> list[list[Row]]:
     """The rows of each configuration, one per fold."""
     data = episodes_digest(episodes)
     jobs = [FitJob(data, config, fold, seed, horizon) for config in configs for fold in folds]
+    if retry_failed:
+        log.forget(FAILED, {digest(job) for job in jobs})
     rows = sweep(jobs, {data: episodes}, log, client)
     return [rows[start : start + len(folds)] for start in range(0, len(rows), len(folds))]

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from multistep.errors import InputError, reason_of
-from multistep.selection.provenance import digest, versions
+from multistep.selection.provenance import differing_versions, digest, versions
 from multistep.selection.row_log import Row, RowLog
-from multistep.selection.workers import prepare_worker
+from multistep.selection.workers import prepare_worker, refuse_other_versions
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -60,6 +60,7 @@ def sweep(
             left = sum(job.work for job in waiting.values())
             bar = progress.add_task(description, total=left, jobs=f"{len(jobs) - len(waiting)}/{len(jobs)}")
             for name, row in _run_all(waiting, data, client):
+                refuse_other_versions("A worker that joined later", row["versions"])
                 log.append(row)
                 done[name] = row
                 finished = sum(name in done for name in names)
@@ -138,9 +139,7 @@ def _row_of(future: Any, name: str, job: AbstractJob) -> Row:
 
 def _note_other_versions(rows: Sequence[Row], log: RowLog) -> None:
     """Say so if rows that are kept were made by other versions of what decides the numbers."""
-    mine = versions()
-    names = [name for name in mine if name != "commit"]
-    different = {name for row in rows for name in names if "versions" in row and row["versions"].get(name) != mine[name]}
+    different = {name for row in rows if "versions" in row for name in differing_versions(row["versions"])}
     if different:
         warnings.warn(
             f"Rows in {log.path} that are kept were made with other versions of {', '.join(sorted(different))}: for rows of "

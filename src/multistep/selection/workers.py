@@ -3,7 +3,8 @@
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from multistep.errors import InputError
 from multistep.process import available_cores, keep_compiled_programs, keep_freed_memory, use_one_thread
-from multistep.selection.provenance import versions
+from multistep.selection.provenance import differing_versions, versions
 
 if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30
+PATIENCE_SECONDS = 5
 # The data of a study travel with its tasks: nothing to warn of.
 DASK_OPTIONS = {"distributed.admin.large-graph-warning-threshold": 1 << 30}
 
@@ -48,6 +50,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
                 yield client
         else:
             with _existing(Client, cluster) as client:
+                _wait_for_a_worker(client, cluster)
                 _check_versions(client, cluster)
                 yield client
 
@@ -87,21 +90,27 @@ def _existing(client: Callable[..., Any], cluster: str) -> Any:
 def _check_versions(client: "Client", cluster: str) -> None:
     """Refuse workers that cannot run our code, or would run another version of it."""
     try:
-        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
-        found: Any = client.run(_versions_there)
-    except TimeoutError as error:
-        raise InputError(f"The cluster at {cluster} has no workers: start some.") from error
+        found: Any = client.run(versions)
     except Exception as error:
         raise InputError(f"The workers of {cluster} cannot import multistep ({error}): install it there.") from error
-    mine = versions()
     for worker, theirs in found.items():
-        different = [name for name, value in mine.items() if name != "commit" and theirs.get(name) != value]
-        if different:
-            raise InputError(
-                f"The worker {worker} has other versions of {', '.join(different)} than this process: rows would not be "
-                "comparable; install the same versions there."
-            )
+        refuse_other_versions(f"The worker {worker}", theirs)
 
 
-def _versions_there() -> dict[str, str | None]:
-    return versions()
+def refuse_other_versions(who: str, theirs: Mapping[str, str | None]) -> None:
+    """Raise an `InputError` if these are not the versions of this process."""
+    different = differing_versions(theirs)
+    if different:
+        raise InputError(
+            f"{who} has other versions of {', '.join(different)} than this process: rows would not be comparable; install "
+            "the same versions there."
+        )
+
+
+def _wait_for_a_worker(client: "Client", cluster: str) -> None:
+    """As long as it takes: jobs may wait in a queue for hours."""
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE_SECONDS)
+    except TimeoutError:
+        warnings.warn(f"The cluster at {cluster} has no workers yet: waiting for the first one.", stacklevel=2)
+        client.wait_for_workers(1)

@@ -33,6 +33,11 @@ def read_episodes(
     episodes = as_episodes(read_recordings(files, columns))
     if steps is not None:
         episodes = cut(episodes, steps)
+        warnings.warn(
+            "Pieces of one recording are dealt into training and test alike: for the score on a new recording leave one out "
+            "and give it to 'multistep score'.",
+            stacklevel=2,
+        )
     if noise:
         scale = noise[0] if len(noise) == 1 else tuple(noise)
         episodes = add_noise(episodes, scale, key=jax.random.key(noise_seed))

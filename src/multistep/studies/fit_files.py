@@ -11,7 +11,7 @@ import tyro
 
 from multistep.data import Columns, Episodes, estimate_noise, split
 from multistep.dynamics import Observer, save_model
-from multistep.evaluation import R2Bar, longest_horizon, score
+from multistep.evaluation import R2Bar, score, usual_horizon
 from multistep.studies.episode_files import read_episodes
 from multistep.studies.run_folder import (
     check_study,
@@ -46,7 +46,7 @@ class FitFilesConfig:
     split: tuple[float, float, float] = (0.7, 0.1, 0.2)
     """Shares (or numbers) of episodes for training, validation and test."""
     score_horizon: int = 100
-    """Steps ahead to score (fewer if no test episode is that long)."""
+    """Steps ahead to score (fewer if the test episodes are too short or too few)."""
     smooth: bool = False
     """Fit twice: the second time, with half the horizon, to the training episodes as the first model has smoothed them."""
     seed: int = 0
@@ -65,7 +65,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     episodes = read_episodes(config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed)
     train, valid, test = split(episodes, config.split, key=split_key)
-    horizon = min(config.score_horizon, longest_horizon(test))
+    horizon = usual_horizon(test, config.score_horizon)
     fitted = _fit(config, train, valid, key=fit_key, horizon=horizon)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt

@@ -8,7 +8,7 @@ import tyro
 
 from multistep.data import Columns
 from multistep.dynamics import load_model
-from multistep.evaluation import longest_horizon, score
+from multistep.evaluation import score, usual_horizon
 from multistep.studies.episode_files import columns_of, read_episodes
 from multistep.studies.run_folder import check_run, score_rows, score_summary, write_run
 
@@ -31,7 +31,7 @@ class ScoreFilesConfig:
     noise_seed: int = 0
     """Seed of that noise."""
     score_horizon: int = 100
-    """Steps ahead to score (fewer if no episode is that long)."""
+    """Steps ahead to score (fewer if the episodes are too short or too few)."""
     out: Path = Path("runs/score")
     """Folder for the results."""
 
@@ -42,7 +42,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     model = load_model(config.model)
     columns = columns_of(model, config.model, config.columns)
     episodes = read_episodes(config.files, columns, noise=config.noise, noise_seed=config.noise_seed)
-    horizon = min(config.score_horizon, longest_horizon(episodes))
+    horizon = usual_horizon(episodes, config.score_horizon)
     scores = score(model, episodes, horizon=horizon)
     summary = {"model": score_summary(scores), "episodes": len(episodes), "score_horizon": horizon}
     write_run(config.out, COMMAND, config, score_rows("model", scores), summary)

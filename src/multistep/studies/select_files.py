@@ -51,7 +51,7 @@ class SelectConfig:
     folds: int = 3
     """Folds of whole episodes; each episode is held out once."""
     score_horizon: int = 100
-    """Steps ahead that R2bar averages over (fewer if no held-out episode is that long)."""
+    """Steps ahead that R2bar averages over (fewer if the held-out episodes are too short or too few)."""
     columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
     """Which columns of a table are what; all other formats know their columns, and naming some picks those."""
     noise: tuple[float, ...] = ()
@@ -99,8 +99,8 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
         retry_failed=config.retry_failed,
     )
     best = selection.best.config
-    # Another choice, or other data, is another fit: each has a checkpoint of its own.
-    name = digest([episodes_digest(episodes), best, config.seed])
+    # Another choice, other data or another score is another fit: each has a checkpoint of its own.
+    name = digest([episodes_digest(episodes), best, config.seed, selection.horizon])
     checkpoint = config.out / f"checkpoint_{name}.safetensors"
     fitted = refit(episodes, best, seed=config.seed, horizon=selection.horizon, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
@@ -122,7 +122,7 @@ def _summary(selection: Selection, variations: Sequence[str]) -> dict[str, Any]:
         "candidates": selection.num_candidates,
         "trained_in_full": len(selection.ranking),
         "within_spread_of_best": len(selection.as_good),
-        "varied": [variation.partition("=")[0] for variation in variations],
+        "varied": [variation.partition("=")[0].replace("-", "_") for variation in variations],
         "best": {"mean": best.mean, "deviation": best.deviation, "config": plain(best.config)},
         "seconds_of_fits": selection.seconds,
     }

@@ -13,7 +13,7 @@ from multistep.errors import InputError
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import episodes_digest
+from multistep.selection.provenance import digest, episodes_digest
 from multistep.selection.row_log import Row, RowLog
 from multistep.selection.sweep import FAILED, AbstractJob, sweep
 from multistep.selection.workers import connect
@@ -117,10 +117,10 @@ def run_static(config: StaticConfig) -> dict[str, Any]:
     check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():
-        if config.retry_failed:
-            log.forget(FAILED)
         jobs, data = prepare(config, datasets)
         _check_rows(log, jobs, config.out)
+        if config.retry_failed:
+            log.forget(FAILED, {digest(job) for job in jobs})
         open_run(config.out, COMMAND, config)
         with connect(config.cluster, num_workers=config.workers) as client:
             sweep(jobs, data, log, client)

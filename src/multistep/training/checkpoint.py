@@ -16,6 +16,8 @@ from safetensors.numpy import save_file
 from multistep.data import Episodes
 from multistep.data.atomic import replacing
 from multistep.errors import InputError
+from multistep.losses import describe_weights
+from multistep.training.config import FitConfig
 from multistep.training.history import Epoch, Outcome
 from multistep.types import Key
 
@@ -59,15 +61,23 @@ def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Rec
     return jax.tree.unflatten(jax.tree.structure(like), leaves), record
 
 
-def fingerprint_of(train: Episodes, valid: Episodes, *settings: Any, key: Key) -> str:
+def fingerprint_of(train: Episodes, valid: Episodes, config: FitConfig, score: Any, *, key: Key) -> str:
     """A digest of everything that decides how a fit goes."""
-    digest = hashlib.sha256(repr(settings).encode())
+    digest = hashlib.sha256(f"{config}{describe_weights(config.weights)}{_name(score)}".encode())
     digest.update(np.asarray(jax.random.key_data(key)).tobytes())
     for episodes in (train, valid):
         for array in (episodes.states, episodes.actions, episodes.lengths):
             digest.update(f"{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
+
+
+def _name(score: Any) -> str:
+    """What tells a score from others, in another process too: no address in memory."""
+    if hasattr(score, "__qualname__"):
+        return f"{score.__module__}.{score.__qualname__}"
+    kind = type(score)
+    return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(score)
 
 
 def _record(fields: dict[str, Any]) -> Record:

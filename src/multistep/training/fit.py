@@ -99,6 +99,10 @@ def fit(
                     write_checkpoint(checkpoint, progress, record)
     except KeyboardInterrupt:
         return Fit(progress.best, record.history, Outcome.INTERRUPTED)
+    if record.outcome is Outcome.FINISHED and not any(map(_is_scored, record.history)):
+        warnings.warn(
+            "No epoch has a finite score on the validation episodes: the model of the last one is kept.", stacklevel=2
+        )
     return Fit(progress.best, record.history, record.outcome)
 
 
@@ -119,9 +123,8 @@ def _advance(job: _Job, progress: _Progress, record: Record) -> tuple[_Progress,
     value = _ranked(job.score(model, job.valid))
     errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
     epoch = Epoch(number, errors, weights, value, time.perf_counter() - started)
-    so_far = _best(record.history)
-    is_best = all(map(math.isfinite, errors)) and (so_far is None or value > so_far.score)
     history = (*record.history, epoch)
+    is_best = _best(history) == epoch
     outcome = _outcome(history, job.plan.num_epochs, job.config.patience)
     return _Progress(training, model if is_best else progress.best), Record(record.fingerprint, history, outcome)
 
@@ -144,8 +147,15 @@ def _ranked(score: float) -> float:
 
 
 def _best(history: tuple[Epoch, ...]) -> Epoch | None:
-    """The epoch with the highest score, the first of equals."""
-    return max(history, key=lambda epoch: (epoch.score, -epoch.number), default=None)
+    """The epoch with the highest score, the first of equals; while no score is finite, the one trained longest."""
+    sound = [epoch for epoch in history if all(map(math.isfinite, epoch.errors))]
+    if not any(_is_scored(epoch) for epoch in sound):
+        return sound[-1] if sound else None
+    return max(sound, key=lambda epoch: (epoch.score, -epoch.number))
+
+
+def _is_scored(epoch: Epoch) -> bool:
+    return epoch.score > -math.inf
 
 
 def _check_data(train: Episodes, horizon: int) -> None:
