@@ -93,19 +93,34 @@ def test_leaving_the_range_never_pays(starts):
     def cost(state, action, next_state):
         return -jnp.abs(next_state[0]) - 1.0
 
-    imagined = imagine(model, cost, starts, margin=0.1, rollout_steps=10)
+    imagined = imagine(model, cost, starts, margin=0.5, rollout_steps=10)
     lowest = float(-abs(starts.states[1:, 0]).max() - 1)
     assert float(imagined.worst_reward) == pytest.approx(lowest, rel=1e-6)
     stay, leave = jnp.zeros((1, 4, 1)), jnp.ones((1, 4, 1))
     staying, leaving = sequence_returns(imagined, jnp.zeros(2), jnp.concatenate([stay, leave]))
     edge = float(imagined.high[0])
+    assert -edge - 1 < lowest  # the range is wider than the data: its edge costs more than any of these
     assert float(staying) == pytest.approx(-4)
-    assert float(leaving) == pytest.approx(-edge - 1 + 3 * lowest, rel=1e-5)
-    env = ModelEnv(model, cost, starts, num_envs=2, margin=0.1, rollout_steps=10)
-    env.reset(seed=0)
-    _, rewards, left, *_ = env.step(np.ones((2, 1), np.float32))
-    assert left.all()
-    np.testing.assert_allclose(rewards, -edge - 1 + 9 * lowest, rtol=1e-5)
+    assert float(leaving) == pytest.approx(4 * (-edge - 1), rel=1e-5)
+    close = jnp.array([edge, 0.0]) * 0.999
+    staying, leaving = sequence_returns(imagined, close, jnp.concatenate([stay, leave]))
+    assert float(leaving) < float(staying) < 4 * lowest
+    env = ModelEnv(model, cost, starts, num_envs=2, margin=0.5, rollout_steps=10)
+    for age in (0, 8, 9):  # the last steps of a rollout cost as much to leave in as the first
+        env.reset(seed=0)
+        for _ in range(age):
+            env.step(np.zeros((2, 1), np.float32))
+        _, rewards, left, *_ = env.step(np.ones((2, 1), np.float32))
+        assert left.all()
+        np.testing.assert_allclose(rewards, 101 * (-edge - 1), rtol=1e-5)
+    worst_of_staying = (-edge - 1) / (1 - 0.99)  # SAC takes a truncated rollout to go on for ever
+    assert (rewards < worst_of_staying).all()
+
+
+def test_where_no_reward_is_negative_leaving_earns_nothing_more(starts):
+    model = LinearModel(jnp.eye(2, dtype=jnp.float32), 100 * jnp.ones((2, 1), jnp.float32))
+    imagined = imagine(model, lambda s, a, n: jnp.abs(n[0]) + 1, starts, margin=0.1)
+    assert float(sequence_returns(imagined, jnp.zeros(2), jnp.ones((1, 4, 1)))[0]) == pytest.approx(float(imagined.high[0]) + 1)
 
 
 def test_an_ensemble_is_planned_with_by_its_mean(starts):
@@ -190,7 +205,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained):
     ):
         np.testing.assert_array_equal(one, other)
     assert whole.num_timesteps == resumed.num_timesteps == 600
-    assert whole._n_updates >= 200  # as many updates as steps, but for the first ones
+    assert whole._n_updates == 500  # as many updates as steps, but for the first hundred
 
 
 def test_a_folder_of_another_training_is_refused(trained):
@@ -236,6 +251,9 @@ def test_the_guided_planner_by_a_loop(trained, imagination):
     critics = trained[0].policy.qf_state
     values = critics.apply_fn(critics.params, jnp.asarray(states, jnp.float32), jnp.asarray(actions))
     returns += 0.99**3 * np.asarray(values).min(axis=0)[:, 0]
+    found = planner.returns(state, jnp.asarray(first), rollout_key)
+    np.testing.assert_allclose(found, returns, rtol=1e-5)
+    assert len(np.unique(returns.round(4))) == 6
     np.testing.assert_allclose(chosen, first[np.argmax(returns)], rtol=1e-5)
 
 

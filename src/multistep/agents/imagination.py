@@ -17,6 +17,7 @@ from multistep.types import Action, Key, Scalar, State
 
 Reward = Callable[[State, Action, State], Scalar]
 ROLLOUT_STEPS = 100
+USUAL_STEPS = 100  # 1 / (1 - discount) with SAC's discount of 0.99
 
 
 class Rollouts(eqx.Module):
@@ -55,7 +56,7 @@ class Imagination(eqx.Module):
     action_low: Float[Array, " action"]
     action_high: Float[Array, " action"]
     worst_reward: Scalar
-    """The lowest reward in the data, or 0 if none is negative: what a step earns once the model has left the range."""
+    """The lowest reward in the data, or 0 if none is negative: the most that a step earns once the model has left the range."""
     num_members: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
 
@@ -72,11 +73,12 @@ class Imagination(eqx.Module):
     def step(self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]) -> tuple[Rollouts, StepResult]:
         """The rollouts after one step, new ones in place of those that ended, and what the step came to.
 
-        A rollout that leaves is charged the worst reward for all of the steps it had left: ending early must not pay.
+        A rollout that leaves is charged for as many steps as count with the usual discount, or as a rollout may have: ending
+        early must not pay, whatever its age, which a policy does not see.
         """
         kept, rewards, left = self.try_actions(rollouts.states, actions)
         steps = rollouts.steps + 1
-        rewards += jnp.where(left, self.worst_reward * (self.rollout_steps - steps), 0)
+        rewards += jnp.where(left, max(USUAL_STEPS, self.rollout_steps) * self.reward_outside(rewards), 0)
         result = StepResult(kept, rewards, left, steps >= self.rollout_steps)
         fresh = self.start(len(kept), rollouts.key)
         ended = left | result.truncated
@@ -95,6 +97,10 @@ class Imagination(eqx.Module):
             return kept, self.reward(state, action, kept), left
 
         return jax.vmap(settle)(states, actions, self._predict(states, actions))
+
+    def reward_outside(self, rewards: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
+        """What each step earns after the one that left, given what that one earned at the edge of the range."""
+        return jnp.minimum(rewards, self.worst_reward)
 
     def _predict(
         self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]

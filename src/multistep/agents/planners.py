@@ -1,7 +1,7 @@
 """Planners: the best first action of many action sequences tried in the model. One compiled function per decision."""
 
 from abc import abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -10,12 +10,31 @@ from jaxtyping import Array, Bool, Float
 
 from multistep.agents.imagination import Imagination
 from multistep.agents.policy import Policy
-from multistep.types import Action, Key, State
+from multistep.types import Action, Key, Scalar, State
 
 Memory = TypeVar("Memory")
-States = Float[Array, "sequences state"]
 Actions = Float[Array, "sequences action"]
-Flags = Bool[Array, " sequences"]
+
+
+class Tried(NamedTuple):
+    """Sequences on their way through the model."""
+
+    states: Float[Array, "sequences state"]
+    going: Bool[Array, " sequences"]
+    """Whether the model is still in its range."""
+    earned_outside: Float[Array, " sequences"]
+    """What each further step earns those that are not."""
+
+    @classmethod
+    def start(cls, state: State, num_sequences: int) -> "Tried":
+        states = jnp.broadcast_to(state, (num_sequences, state.size))
+        return cls(states, jnp.ones(num_sequences, bool), jnp.zeros(num_sequences, state.dtype))
+
+    def after(self, imagination: Imagination, actions: Actions) -> "tuple[Tried, Float[Array, ' sequences']]":
+        """After one more step, and what it has earned."""
+        states, rewards, left = imagination.try_actions(self.states, imagination.in_range(actions))
+        outside = jnp.where(self.going & left, imagination.reward_outside(rewards), self.earned_outside)
+        return Tried(states, self.going & ~left, outside), jnp.where(self.going, rewards, self.earned_outside)
 
 
 class AbstractPlanner(eqx.Module, Generic[Memory]):
@@ -53,21 +72,23 @@ class PolicyGuided(AbstractPlanner[None]):
     def decide(self, state: State, memory: None, key: Key) -> tuple[Action, None]:
         first_key, rollout_key = jax.random.split(key)
         first = self.policy.sample(jnp.broadcast_to(state, (self.num_sequences, state.size)), first_key)
+        return self.imagination.in_range(_best(first, self.returns(state, first, rollout_key))), None
+
+    def returns(self, state: State, first: Actions, key: Key) -> Float[Array, " sequences"]:
+        """Discounted return of each sequence that begins with one of these actions and goes on with the policy's."""
         tried = jnp.tile(first, (self.imagination.num_members, 1))  # every model of an ensemble tries all of them
-        states = jnp.broadcast_to(state, (len(tried), state.size))
-        worst = self.imagination.worst_reward
 
-        def advance(carried: tuple[States, Actions, Flags], step_key: Key) -> tuple[tuple[States, Actions, Flags], Array]:
-            states, actions, going = carried
-            states, rewards, left = self.imagination.try_actions(states, self.imagination.in_range(actions))
-            return (states, self.policy.sample(states, step_key), going & ~left), jnp.where(going, rewards, worst)
+        def advance(carried: tuple[Tried, Actions], step_key: Key) -> tuple[tuple[Tried, Actions], Array]:
+            now, actions = carried
+            now, rewards = now.after(self.imagination, actions)
+            return (now, self.policy.sample(now.states, step_key)), rewards
 
-        started = (states, tried, jnp.ones(len(tried), bool))
-        (last, last_actions, going), rewards = jax.lax.scan(advance, started, jax.random.split(rollout_key, self.horizon))
-        discounts = self.policy.discount ** jnp.arange(self.horizon + 1, dtype=states.dtype)
-        value = jnp.where(going, self.policy.value(last, last_actions), worst / (1 - self.policy.discount))
-        returns = discounts @ jnp.concatenate([rewards, value[None]])
-        return self.imagination.in_range(first[jnp.argmax(_over_members(returns, self.num_sequences))]), None
+        started = (Tried.start(state, len(tried)), tried)
+        (last, last_actions), rewards = jax.lax.scan(advance, started, jax.random.split(key, self.horizon))
+        discounts = self.policy.discount ** jnp.arange(self.horizon + 1, dtype=state.dtype)
+        outside = last.earned_outside / (1 - self.policy.discount)
+        value = jnp.where(last.going, self.policy.value(last.states, last_actions), outside)
+        return _over_members(discounts @ jnp.concatenate([rewards, value[None]]), len(first))
 
 
 class RandomShooting(AbstractPlanner[None]):
@@ -85,7 +106,7 @@ class RandomShooting(AbstractPlanner[None]):
         shape = (self.num_sequences, self.horizon, self.action_size)
         sequences = jax.random.uniform(key, shape, state.dtype, -1, 1)
         returns = sequence_returns(self.imagination, state, sequences)
-        return self.imagination.in_range(sequences[jnp.argmax(returns), 0]), None
+        return self.imagination.in_range(_best(sequences[:, 0], returns)), None
 
 
 class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
@@ -104,18 +125,19 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
     def decide(
         self, state: State, memory: Float[Array, "horizon action"], key: Key
     ) -> tuple[Action, Float[Array, "horizon action"]]:
-        def refine(carried: tuple[Array, Array, Array], round_key: Key) -> tuple[tuple[Array, Array, Array], None]:
+        def refine(carried: tuple[Array, Array, Array], round_key: Key) -> tuple[tuple[Array, Array, Array], Scalar]:
             mean, deviation, best = carried
             noise = jax.random.normal(round_key, (self.num_sequences, *mean.shape), mean.dtype)
             # The best so far is tried again: it is never lost to chance.
             sequences = jnp.clip(mean[None] + deviation[None] * noise, -1, 1).at[0].set(best)
             returns = sequence_returns(self.imagination, state, sequences)
-            elites = sequences[jax.lax.top_k(returns, self.num_elites)[1]]
-            return (elites.mean(axis=0), elites.std(axis=0), elites[0]), None
+            elites = sequences[jax.lax.top_k(returns, min(self.num_elites, self.num_sequences))[1]]
+            return (elites.mean(axis=0), elites.std(axis=0), elites[0]), returns.max()
 
         started = (memory, jnp.full_like(memory, 0.5), memory)
-        (mean, _, best), _ = jax.lax.scan(refine, started, jax.random.split(key, self.num_rounds))
-        return self.imagination.in_range(best[0]), jnp.concatenate([mean[1:], mean[-1:]])
+        (mean, _, best), found = jax.lax.scan(refine, started, jax.random.split(key, self.num_rounds))
+        action = self.imagination.in_range(_best(best[:1], found[-1:]))
+        return action, jnp.concatenate([mean[1:], mean[-1:]])
 
 
 def sequence_returns(
@@ -123,18 +145,18 @@ def sequence_returns(
 ) -> Float[Array, " sequences"]:
     """Sum of rewards along each sequence of actions from the state, averaged over the models of an ensemble.
 
-    Once the model has left its range, a step earns the worst reward of the data, or nothing.
+    Once the model has left its range, a step earns what the edge does, but the worst reward of the data at most, or nothing.
     """
     tried = jnp.tile(sequences, (imagination.num_members, 1, 1))
-
-    def advance(carried: tuple[States, Flags], actions: Actions) -> tuple[tuple[States, Flags], Array]:
-        states, going = carried
-        states, rewards, left = imagination.try_actions(states, imagination.in_range(actions))
-        return (states, going & ~left), jnp.where(going, rewards, imagination.worst_reward)
-
-    started = (jnp.broadcast_to(state, (len(tried), state.size)), jnp.ones(len(tried), bool))
-    _, rewards = jax.lax.scan(advance, started, tried.swapaxes(0, 1))
+    _, rewards = jax.lax.scan(
+        lambda now, actions: now.after(imagination, actions), Tried.start(state, len(tried)), tried.swapaxes(0, 1)
+    )
     return _over_members(rewards.sum(axis=0), len(sequences))
+
+
+def _best(actions: Actions, returns: Float[Array, " sequences"]) -> Action:
+    """The action with the highest return; not a number if there is none that is finite."""
+    return jnp.where(jnp.isfinite(returns).any(), actions[jnp.argmax(returns)], jnp.nan)
 
 
 def _over_members(returns: Float[Array, " tried"], num_sequences: int) -> Float[Array, " sequences"]:
