@@ -36,7 +36,7 @@ OWNERS = {
     "dask": {"selection"},
     "distributed": {"selection"},
     "optuna": {"selection"},
-    "filelock": {"selection"},
+    "filelock": {"data"},
 }
 
 

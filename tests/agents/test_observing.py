@@ -60,5 +60,5 @@ def test_the_plant_is_held_more_quietly(planner):
 def test_a_belief_that_is_lost_begins_anew(planner):
     memory = planner.start()
     for step, measured in enumerate([[1.0, 2.0], [jnp.nan, 0.0], [3.0, 4.0]]):
-        action, memory = decide(planner, jnp.array(measured), memory, jax.random.key(step))
+        action, memory = planner.decide(jnp.array(measured), memory, jax.random.key(step))
     np.testing.assert_allclose(action, [-7.0])

@@ -1,11 +1,12 @@
 from dataclasses import replace
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from multistep.agents.imagination import imagine
+from multistep.agents.imagination import fingerprint_of, imagine
 from multistep.agents.model_based import train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.planners import CrossEntropy, PolicyGuided, RandomShooting, decide, sequence_returns
@@ -71,12 +72,57 @@ def test_actions_beyond_one_are_chosen_within_the_range_of_the_data(starts):
     imagined = imagine(model, lambda s, a, n: -((n[0] - 7) ** 2), volts, margin=10.0)
     low, high = volts.actions.min(), volts.actions.max()
     np.testing.assert_allclose(imagined.in_range(jnp.array([-1.0, 0.0, 1.0])[:, None])[:, 0], [low, (low + high) / 2, high])
-    for planner in (RandomShooting(imagined, 1, horizon=1), CrossEntropy(imagined, 1, horizon=1)):
+    for planner in (RandomShooting(imagined, horizon=1), CrossEntropy(imagined, horizon=1)):
         action, _ = decide(planner, jnp.zeros(2), planner.start(), jax.random.key(0))
         np.testing.assert_allclose(action, [7], atol=0.1)
     env = ModelEnv(model, lambda s, a, n: n[0], volts, num_envs=2, margin=10.0)
     env.reset(seed=0)
     np.testing.assert_allclose(env.step(np.array([[3.0], [99.0]], np.float32))[1], [3, high])
+
+
+def test_actions_are_chosen_within_a_range_of_the_users_own(starts):
+    """Logged within -1 and 1, but the actuator ends at 0.2."""
+    model = LinearModel(jnp.zeros((2, 2), jnp.float32), jnp.ones((2, 1), jnp.float32))
+    imagined = imagine(model, lambda s, a, n: n[0], starts, margin=10.0, action_range=(-0.1, [0.2]))
+    planner = CrossEntropy(imagined, num_sequences=20, horizon=1)  # fewer sequences than it would take elites
+    action, _ = decide(planner, jnp.zeros(2), planner.start(), jax.random.key(0))
+    np.testing.assert_allclose(action, [0.2], atol=1e-3)
+    space = ModelEnv(model, reward, starts, num_envs=2, action_range=(-0.1, 0.2)).single_action_space
+    np.testing.assert_allclose([space.low, space.high], [[-0.1], [0.2]])
+    for wrong, message in {
+        (0.2, -0.1): "the lowest must be below the highest",
+        (0.0, float("inf")): "and both finite",
+        ((0.0, 1.0), 2.0): "one number for all or one for each of action_0",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            imagine(model, reward, starts, action_range=wrong)
+
+
+def test_a_learned_reward_can_be_earned(starts):
+    """Its weights are arrays: trained further, nothing is compiled anew, and the fingerprint is another."""
+    model = LinearModel(jnp.asarray(TRANSITION, jnp.float32), jnp.asarray(CONTROL, jnp.float32))
+
+    class Learned(eqx.Module):
+        network: eqx.nn.MLP
+
+        def __call__(self, state, action, next_state):
+            return self.network(jnp.concatenate([state, action, next_state]))
+
+    first, further = (Learned(eqx.nn.MLP(5, "scalar", 8, 1, key=jax.random.key(seed))) for seed in (0, 1))
+    imagined = [imagine(model, learned, starts, margin=10.0) for learned in (first, further)]
+    assert fingerprint_of(imagined[0]) != fingerprint_of(imagined[1])
+    before = np.asarray(starts.states[:3])
+    actions = np.array([[0.5], [-0.5], [0.0]], np.float32)
+    after = before @ TRANSITION.T + actions @ CONTROL.T
+    for learned, inside in zip((first, further), imagined, strict=True):
+        _, rewards, _ = inside.try_actions(jnp.asarray(before), jnp.asarray(actions))
+        expected = [
+            learned(*map(jnp.asarray, moment)) for moment in zip(before, actions, after.astype(np.float32), strict=True)
+        ]
+        np.testing.assert_allclose(rewards, expected, rtol=1e-4, atol=1e-5)
+    env = ModelEnv(model, first, starts, num_envs=3, margin=10.0)
+    env.reset(seed=0)
+    assert np.isfinite(env.step(actions)[1]).all()
 
 
 def test_an_action_that_never_changes_is_refused(starts):
@@ -142,6 +188,13 @@ def test_a_reward_that_is_no_number_where_the_model_goes(starts):
     imagined = imagine(model, root, volts, margin=10.0)
     returns = sequence_returns(imagined, jnp.zeros(2), jnp.array([[[-1.0]], [[0.5]]]))
     assert returns[0] == -jnp.inf
+    for planner in (RandomShooting(imagined, horizon=1), CrossEntropy(imagined, horizon=1)):
+        action, _ = decide(planner, jnp.zeros(2), planner.start(), jax.random.key(0))
+        assert float(action[0]) > low
+    nowhere = imagine(model, lambda s, a, n: jnp.where(jnp.abs(s[0]) > 20, jnp.nan, 0.0), volts, margin=10.0)
+    for planner in (RandomShooting(nowhere, horizon=2), CrossEntropy(nowhere, horizon=2)):
+        with pytest.raises(InputError, match=r"Nothing that was tried from the state \[21\. +0\.\] has a finite return"):
+            decide(planner, jnp.array([21.0, 0.0]), planner.start(), jax.random.key(0))
     env = ModelEnv(model, root, volts, num_envs=1, margin=10.0)
     env.reset(seed=0)
     with pytest.raises(InputError, match="The reward is not a finite number at a state that the model reaches"):
@@ -149,7 +202,7 @@ def test_a_reward_that_is_no_number_where_the_model_goes(starts):
 
 
 def test_random_shooting_takes_the_best_of_what_it_tries(imagination):
-    planner, state, key = RandomShooting(imagination, 1, num_sequences=30, horizon=3), np.array([0.5, -0.4]), jax.random.key(4)
+    planner, state, key = RandomShooting(imagination, num_sequences=30, horizon=3), np.array([0.5, -0.4]), jax.random.key(4)
     action, _ = decide(planner, jnp.asarray(state, jnp.float32), planner.start(), key)
     tried = np.asarray(jax.random.uniform(key, (30, 3, 1), jnp.float32, -1, 1))
     best = max(tried, key=lambda actions: return_of(state, actions))
@@ -168,7 +221,7 @@ def test_cross_entropy_finds_the_best_sequence_of_a_linear_system(imagination):
     slope = sum(gain.T @ cost @ free for free, gain in gains)
     best = -np.linalg.solve(curvature, slope)
     assert (abs(best) < 1).all()
-    planner = CrossEntropy(imagination, 1, horizon=horizon, num_rounds=20)
+    planner = CrossEntropy(imagination, horizon=horizon, num_rounds=20)
     action, memory = decide(planner, jnp.asarray(state, jnp.float32), planner.start(), jax.random.key(0))
     assert float(action[0]) == pytest.approx(best[0], abs=0.02)
     np.testing.assert_allclose(memory[:3, 0], best[1:], atol=0.05)

@@ -22,7 +22,7 @@ from multistep.report.agent_figures import draw_learning, draw_plan, evaluate_se
 from multistep.studies.evaluate_agent import EvaluateConfig, run_evaluate
 from multistep.studies.plan_agent import PlanConfig, run_plan
 from multistep.studies.train_agent import TrainConfig, run_train
-from multistep.tasks import CARTPOLE
+from multistep.tasks import CARTPOLE, SWIMMER
 from multistep.training import FitConfig, fit, fit_observer
 
 # Of torch, flax and what they import.
@@ -177,13 +177,32 @@ def test_own_rewards_by_name(folder, tmp_path, monkeypatch):
         ({"state": (1.0, 2.0)}, "The state has 2 numbers, the model 5"),
         ({"steps": 0}, "plan at least 1"),
         ({"num_sequences": 0}, "give at least 1 of each"),
-        ({"seed": -1}, "a seed of 0 or more"),
+        ({"seed": -1}, "The seed is -1: it must be from 0 to 4294967295"),
+        ({"seed": 2**32}, "it must be from 0 to 4294967295"),
+        ({"state": (100.0, 1.0, 0.0, 0.0, 0.0)}, "The state has x = 100, but the model is rolled out within"),
+        ({"state": (float("nan"), 1.0, 0.0, 0.0, 0.0)}, "The state has x = nan"),
+        ({"action_low": (-0.5,)}, "give both --action-low and --action-high"),
         ({"planner": "guided"}, "The guided planner needs an agent"),
     ],
 )
 def test_what_cannot_be_planned_is_said_in_a_sentence(folder, options, message):
     with pytest.raises(InputError, match=message):
         run_plan(_plan(folder, **options))
+
+
+def test_actions_are_planned_within_the_range_that_is_asked_for(folder):
+    run_plan(_plan(folder, planner="random", action_low=(0.2,), action_high=(0.3,)))
+    assert pl.read_csv(folder / "plan" / "rows.csv")[CARTPOLE.action_names[0]].is_between(0.2, 0.3).all()
+
+
+def test_a_model_with_the_tasks_actions_in_another_order_is_refused(tmp_path):
+    episodes = SWIMMER.collect_random(3, key=jax.random.key(0), num_steps=20)
+    turned = replace(episodes, actions=episodes.actions[:, ::-1], action_names=episodes.action_names[::-1])
+    config = FitConfig(network=NetworkConfig(hidden_size=8), horizon=1, epochs=1, least_steps=1)
+    save(turned, tmp_path / "episodes.npz")
+    save_model(fit(turned, turned, config, key=jax.random.key(0), score=R2Bar(5)).model, tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match=r"The actions of .* fit a model with them in this order"):
+        run_plan(_plan(tmp_path, task="swimmer"))
 
 
 def test_an_agent_of_another_model_is_refused(folder, tmp_path):

@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from multistep.agents import model_free
+from multistep.data.atomic import alone_with
+from multistep.errors import InputError
 from multistep.studies import collect_dataset
 from multistep.studies.collect_dataset import CollectConfig, collect, run_collect
 from multistep.tasks import CARTPOLE, cache
 from multistep.tasks.cache import cached
-from multistep.tasks.catalogue import AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy
+from multistep.tasks.catalogue import CATALOGUE, AgentReplay, AgentRollouts, AgentTraining, Dataset, RandomPolicy
 
 STEPS = 25
 SHORT = replace(CARTPOLE, episode_steps=STEPS, load=lambda: gymnasium.wrappers.TimeLimit(CARTPOLE.load(), STEPS))
@@ -58,4 +60,17 @@ def test_replay_and_rollouts_share_one_training(tmp_path, monkeypatch):
         with np.load(collect(rollouts, tmp_path)) as kept:
             np.testing.assert_array_equal(kept["lengths"], [STEPS] * 3)
             assert kept["rewards"].shape == (3 * STEPS,)
-    assert (trained, len(steps)) == (1 + 10 * STEPS, trained + 1)  # the second found the training done
+        assert (trained, len(steps)) == (1 + 10 * STEPS, trained + 1)  # the second found the training done
+        monkeypatch.setitem(CATALOGUE, replay.name, replay)
+        assert run_collect(CollectConfig(replay.name, cache=tmp_path))["was_present"]
+        assert len(steps) == trained + 1
+        run_collect(CollectConfig(replay.name, anew=True, cache=tmp_path))
+        assert len(steps) == 2 * trained + 1  # trained again from its beginning
+
+
+def test_two_processes_do_not_share_a_loop(tmp_path):
+    with (
+        alone_with(tmp_path / "swimmer" / "mixed_replay_loop"),
+        pytest.raises(InputError, match="Another process is writing to"),
+    ):
+        collect(CATALOGUE["swimmer/mixed_replay"], tmp_path)

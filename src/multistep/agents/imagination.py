@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from multistep.data import Episodes
 from multistep.dynamics import AbstractModel
@@ -16,6 +16,8 @@ from multistep.errors import InputError, reason_of
 from multistep.types import Action, Key, Scalar, State
 
 Reward = Callable[[State, Action, State], Scalar]
+ActionRange = tuple[float | Sequence[float], float | Sequence[float]]
+"""The lowest and the highest action: one number for all, or one for each."""
 ROLLOUT_STEPS = 100
 USUAL_STEPS = 100  # 1 / (1 - discount) with SAC's discount of 0.99
 
@@ -41,6 +43,20 @@ class StepResult(NamedTuple):
     """Whether the rollout is as long as it may be."""
 
 
+class Earned(eqx.Module):
+    """A reward, split so that the arrays of one that was learned are inputs of compiled code."""
+
+    arrays: PyTree
+    rest: Any = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, reward: Reward) -> "Earned":
+        return cls(*eqx.partition(reward, eqx.is_array))
+
+    def __call__(self, state: State, action: Action, next_state: State) -> Scalar:
+        return eqx.combine(self.arrays, self.rest)(state, action, next_state)
+
+
 class Imagination(eqx.Module):
     """A learned model, or an ensemble, with a reward, start states and the ranges of states and actions.
 
@@ -49,7 +65,7 @@ class Imagination(eqx.Module):
 
     members: AbstractModel
     """The models, their arrays stacked along a leading axis."""
-    reward: Reward = eqx.field(static=True)
+    reward: "Earned"
     starts: Float[Array, "starts state"]
     low: Float[Array, " state"]
     high: Float[Array, " state"]
@@ -59,6 +75,10 @@ class Imagination(eqx.Module):
     """The lowest reward in the data, or 0 if none is negative: the most that a step earns once the model has left the range."""
     num_members: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
+
+    @property
+    def action_size(self) -> int:
+        return self.action_low.size
 
     def start(self, num_rollouts: int, key: Key) -> Rollouts:
         """New rollouts from states drawn uniformly from the data."""
@@ -117,11 +137,13 @@ def imagine(
     *,
     margin: float = 0.5,
     rollout_steps: int = ROLLOUT_STEPS,
+    action_range: ActionRange | None = None,
 ) -> Imagination:
     """Rollouts of the model (or models) from the states of `starts`.
 
     States are kept within the range of those of `starts`, widened on both sides by `margin` times its width. Actions are
-    within -1 and 1, or within the range of the data if some there are beyond.
+    within `action_range`, the lowest and the highest of each; without it within -1 and 1, or within the range of the data if
+    some there are beyond.
     """
     members = [models] if isinstance(models, AbstractModel) else list(models)
     _check_members(members, starts)
@@ -131,10 +153,10 @@ def imagine(
     width = np.where(high > low, high - low, 1.0)
     worst_reward = min(0.0, _check_reward(reward, starts))
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
-    action_low, action_high = _action_range(starts)
+    action_low, action_high = _usual_action_range(starts) if action_range is None else _action_range(starts, action_range)
     return Imagination(
         members=stacked,
-        reward=reward,
+        reward=Earned.of(reward),
         starts=jnp.asarray(starts.states, float),
         low=jnp.asarray(low - margin * width, float),
         high=jnp.asarray(high + margin * width, float),
@@ -150,14 +172,28 @@ def fingerprint_of(imagination: Imagination, *settings: int) -> str:
     """A digest of models, reward, starts, range and settings: what a training in them depends on."""
     digest = hashlib.sha256(repr((settings, imagination.rollout_steps, imagination.num_members)).encode())
     state, action = imagination.low, imagination.action_low
-    program = jax.jit(imagination.reward).lower(state, action, state)  # an edited reward is another one
+    # An edited reward is another one.
+    program = jax.jit(lambda reward, *moment: reward(*moment)).lower(imagination.reward, state, action, state)
     digest.update(program.as_text().encode())  # its constants are part of the text
     for leaf in jax.tree.leaves(imagination):
         digest.update(np.ascontiguousarray(leaf).data)
     return digest.hexdigest()
 
 
-def _action_range(starts: Episodes) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
+def _action_range(starts: Episodes, asked: ActionRange) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, np.float64), starts.action_size) for end in asked)
+    except ValueError as error:
+        raise InputError(
+            f"The range of actions is {asked}: give the lowest and the highest, one number for all or one for each of "
+            f"{', '.join(starts.action_names)}."
+        ) from error
+    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+        raise InputError(f"The range of actions is {asked}: the lowest must be below the highest, and both finite.")
+    return low, high
+
+
+def _usual_action_range(starts: Episodes) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
     low, high = starts.actions.min(axis=0), starts.actions.max(axis=0)
     within = (low >= -1) & (high <= 1)
     if (stuck := ~within & (low == high)).any():

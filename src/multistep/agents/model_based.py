@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from multistep.agents.imagination import fingerprint_of
 from multistep.agents.model_env import ModelEnv
-from multistep.agents.stages import claim, keep_checkpoint, last_checkpoint, reporter, sbx_sac, stage_seed
+from multistep.agents.stages import check_seed, claim, keep_checkpoint, last_checkpoint, reporter, sbx_sac, stage_seed
 from multistep.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def train_on_model(
 
     if num_steps < 1 or num_steps % env.num_envs:
         raise InputError(f"{num_steps} steps in {env.num_envs} rollouts at once: give a multiple of that, 1 or more.")
-    if seed < 0:
-        raise InputError(f"The seed is {seed}: it must be 0 or more.")
+    check_seed(seed)
     rollout_steps = env.num_envs * env.imagination.rollout_steps
     stage_steps = max(1, math.ceil(least_stage_steps / rollout_steps)) * rollout_steps
     agent = sac("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=seed)

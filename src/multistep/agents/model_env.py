@@ -13,7 +13,7 @@ from gymnasium.vector.utils import batch_space
 from jaxtyping import Bool, Float
 from numpy import ndarray
 
-from multistep.agents.imagination import ROLLOUT_STEPS, Imagination, Reward, Rollouts, imagine
+from multistep.agents.imagination import ROLLOUT_STEPS, ActionRange, Imagination, Reward, Rollouts, imagine
 from multistep.data import Episodes
 from multistep.dynamics import AbstractModel
 from multistep.errors import InputError
@@ -33,9 +33,9 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn uniformly from `starts`
     and are truncated after `rollout_steps`. States are kept within the range of `starts`, widened by `margin` times its
     width on both sides: a rollout that leaves it is terminated there, and counted in `num_left`; where rewards are negative, it
-    is charged the lowest of the data for all of its remaining steps. A rollout that ends starts anew in the same step, with
-    its last state in `infos["final_obs"]`. Actions are within -1 and 1, or within the range of
-    those of `starts` if some there are beyond.
+    is charged the lowest of the data, or that of the edge, for a hundred steps more. A rollout that ends starts anew in the
+    same step, with its last state in `infos["final_obs"]`. Actions are within `action_range`, the lowest and the highest; by
+    default within -1 and 1, or within the range of those of `starts` if some there are beyond.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 - Gymnasium's
@@ -49,8 +49,9 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         num_envs: int = 100,
         rollout_steps: int = ROLLOUT_STEPS,
         margin: float = 0.5,
+        action_range: ActionRange | None = None,
     ):
-        self.imagination = imagine(model, reward, starts, margin=margin, rollout_steps=rollout_steps)
+        self.imagination = imagine(model, reward, starts, margin=margin, rollout_steps=rollout_steps, action_range=action_range)
         self.num_envs = _divisible(num_envs, self.imagination.num_members)
         self.single_observation_space = _box(self.imagination.low, self.imagination.high)
         self.single_action_space = _box(self.imagination.action_low, self.imagination.action_high)
@@ -125,8 +126,11 @@ class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
         *,
         rollout_steps: int = ROLLOUT_STEPS,
         margin: float = 0.5,
+        action_range: ActionRange | None = None,
     ):
-        self._vector = ModelEnv(model, reward, starts, num_envs=1, rollout_steps=rollout_steps, margin=margin)
+        self._vector = ModelEnv(
+            model, reward, starts, num_envs=1, rollout_steps=rollout_steps, margin=margin, action_range=action_range
+        )
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
 

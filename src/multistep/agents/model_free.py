@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.agents.stages import keep_checkpoint, last_checkpoint, reporter, sbx_sac, stage_seed
+from multistep.agents.stages import keep_checkpoint, last_checkpoint, last_stage, reporter, sbx_sac, stage_seed
 from multistep.data import Episode, Episodes
 from multistep.errors import InputError
 from multistep.tasks.task import Task
 
 if TYPE_CHECKING:
     from sbx import SAC
+
+STAGE_EPISODES = 10
 
 
 def train(
@@ -25,7 +27,7 @@ def train(
     num_episodes: int,
     seed: int,
     folder: Path,
-    stage_episodes: int = 10,
+    stage_episodes: int = STAGE_EPISODES,
     on_steps: Callable[[int], None] = lambda steps: None,
 ) -> tuple["SAC", Episodes]:
     """The agent after `num_episodes` episodes, and those episodes: its whole replay buffer.
@@ -43,6 +45,11 @@ def train(
         agent.learn(stage_episodes * task.episode_steps, callback=reporter(on_steps), reset_num_timesteps=False)
         keep_checkpoint(folder, agent, stage + 1)
     return agent, _buffered_episodes(agent.replay_buffer, task)
+
+
+def is_finished(folder: Path, num_episodes: int, stage_episodes: int = STAGE_EPISODES) -> bool:
+    """Whether the checkpoint in the folder is that of the last stage."""
+    return last_stage(folder) >= num_episodes // stage_episodes
 
 
 def act(agent: "SAC", task: Task, *, num_episodes: int, seed: int) -> Episodes:

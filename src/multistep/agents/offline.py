@@ -89,14 +89,15 @@ class AgentJob(AbstractJob):
         if fitted.outcome is Outcome.DIVERGED:
             return {"outcome": str(Outcome.DIVERGED), "reason": "the training of the model diverged", "returns": []}
         model = fitted.model
+        observer = fit_observer(model, train) if isinstance(fitted, SmoothedFit) else None  # if it fails, before hours of SAC
         clock.append(time.perf_counter())
         env = ModelEnv(model, TASKS[self.task].reward, train, num_envs=self.budget.num_envs)
         agent = train_on_model(env, num_steps=self.budget.sac_steps, seed=self._seed)
         clock.append(time.perf_counter())
         planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
         found: Row = {"returns": self._act(planner, data.noise)}
-        if isinstance(fitted, SmoothedFit):
-            observing = Observing(planner, fit_observer(model, train), train.action_size)
+        if isinstance(fitted, SmoothedFit) and observer is not None:
+            observing = Observing(planner, observer, train.action_size)
             found |= {"fitted_again": fitted.is_second, "returns_filtered": self._act(observing, data.noise)}
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))

@@ -25,8 +25,6 @@ from multistep.tasks.catalogue import OnlineLoop
 from multistep.tasks.task import Task
 from multistep.training import PRESETS, Outcome, fit
 
-KEPT = "episode_*.npz"
-
 
 def collect_online(
     task: Task,
@@ -41,14 +39,15 @@ def collect_online(
     `on_episode` is told the number of episodes at the beginning, and with the return of the last one as each ends.
     """
     claim(folder, digest({"task": task.name, "loop": loop}))
-    on_episode(len(list(folder.glob(KEPT))), None)
-    while len(kept := sorted(folder.glob(KEPT))) < num_episodes:
-        number = len(kept)
-        episodes = _collect_next(task, loop, kept, stage_seed(loop.seed, number))
-        save(episodes, folder / f"episode_{number:04d}.npz")
+    paths = [folder / f"episode_{number:04d}.npz" for number in range(num_episodes)]
+    start = next((number for number, path in enumerate(paths) if not path.exists()), num_episodes)
+    on_episode(start, None)
+    for number in range(start, num_episodes):
+        episodes = _collect_next(task, loop, paths[:number], stage_seed(loop.seed, number))
+        save(episodes, paths[number])
         assert episodes.returns is not None  # it has just been acted
         on_episode(number + 1, float(episodes.returns[0]))
-    return load(kept[:num_episodes])
+    return load(paths)
 
 
 def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> Episodes:

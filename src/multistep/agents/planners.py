@@ -6,10 +6,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from multistep.agents.imagination import Imagination
 from multistep.agents.policy import Policy
+from multistep.errors import InputError
 from multistep.types import Action, Key, Scalar, State
 
 Memory = TypeVar("Memory")
@@ -49,9 +51,19 @@ class AbstractPlanner(eqx.Module, Generic[Memory]):
         """The action to take in `state`, and what to remember for the next decision. Pure; `decide` below compiles it."""
 
 
-@eqx.filter_jit
 def decide(planner: AbstractPlanner[Any], state: State, memory: Any, key: Key) -> tuple[Action, Any]:
     """The planner's decision, compiled."""
+    action, memory = _decide(planner, state, memory, key)
+    if not np.isfinite(action).all():
+        raise InputError(
+            f"Nothing that was tried from the state {np.array2string(np.asarray(state), precision=4)} has a finite return: the "
+            "reward must be a finite number wherever the model goes."
+        )
+    return action, memory
+
+
+@eqx.filter_jit
+def _decide(planner: AbstractPlanner[Any], state: State, memory: Any, key: Key) -> tuple[Action, Any]:
     return planner.decide(state, memory, key)
 
 
@@ -95,7 +107,6 @@ class RandomShooting(AbstractPlanner[None]):
     """Sequences of actions uniform in -1 to 1."""
 
     imagination: Imagination
-    action_size: int = eqx.field(static=True)
     num_sequences: int = eqx.field(static=True, default=500)
     horizon: int = eqx.field(static=True, default=20)
 
@@ -103,7 +114,7 @@ class RandomShooting(AbstractPlanner[None]):
         return None
 
     def decide(self, state: State, memory: None, key: Key) -> tuple[Action, None]:
-        shape = (self.num_sequences, self.horizon, self.action_size)
+        shape = (self.num_sequences, self.horizon, self.imagination.action_size)
         sequences = jax.random.uniform(key, shape, state.dtype, -1, 1)
         returns = sequence_returns(self.imagination, state, sequences)
         return self.imagination.in_range(_best(sequences[:, 0], returns)), None
@@ -113,14 +124,13 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
     """The cross-entropy method: sample around a mean sequence, move it to the best, repeat; go on from it at the next step."""
 
     imagination: Imagination
-    action_size: int = eqx.field(static=True)
     num_sequences: int = eqx.field(static=True, default=500)
     horizon: int = eqx.field(static=True, default=20)
     num_rounds: int = eqx.field(static=True, default=5)
     num_elites: int = eqx.field(static=True, default=50)
 
     def start(self) -> Float[Array, "horizon action"]:
-        return jnp.zeros((self.horizon, self.action_size))
+        return jnp.zeros((self.horizon, self.imagination.action_size))
 
     def decide(
         self, state: State, memory: Float[Array, "horizon action"], key: Key

@@ -29,6 +29,12 @@ def sbx_sac() -> "type[SAC]":
     return SAC
 
 
+def check_seed(seed: int) -> None:
+    """Raise an `InputError` unless all generators of random numbers take this seed."""
+    if not 0 <= seed < 2**32:
+        raise InputError(f"The seed is {seed}: it must be from 0 to {2**32 - 1}.")
+
+
 def stage_seed(seed: int, stage: int) -> int:
     return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0] >> 1)
 
@@ -70,6 +76,11 @@ def keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
     os.replace(temporary, folder / f"stage_{stage:04d}")
     for old in sorted(folder.glob("stage_*"))[:-1]:
         shutil.rmtree(old)
+
+
+def last_stage(folder: Path) -> int:
+    """Number of the last stage that left a checkpoint, or 0."""
+    return max((int(path.name.removeprefix("stage_")) for path in folder.glob("stage_*")), default=0)
 
 
 def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:

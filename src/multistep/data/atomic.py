@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from multistep.errors import InputError
 
 
@@ -36,6 +38,23 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # not there, or its folder is not
             temporary.unlink()
+
+
+@contextmanager
+def alone_with(path: Path) -> Iterator[None]:
+    """Alone with a file or folder: another process that wants to write to it is refused."""
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(f"Another process is writing to {path}: wait for it, or choose another place.") from error
+    except OSError as error:
+        raise InputError(f"Cannot write {path}: {error.strerror or error}; choose another place.") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def reserve(path: Path, size: int) -> None:

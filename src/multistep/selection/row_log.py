@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from multistep.data.atomic import write_text
+from multistep.data.atomic import alone_with, write_text
 from multistep.errors import InputError
 from multistep.selection.provenance import plain
 
@@ -25,19 +23,9 @@ class RowLog:
     @contextmanager
     def writing(self) -> Iterator["RowLog"]:
         """Alone with the file: a second sweep that writes to it is refused. A torn last line is cut off."""
-        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise InputError(f"Another process is writing to {self.path}: wait for it, or choose another place.") from error
-        except OSError as error:
-            raise InputError(f"Cannot write {self.path}: {error.strerror or error}; choose another place.") from error
-        try:
+        with alone_with(self.path):
             self._cut_torn_line()
             yield self
-        finally:
-            lock.release()
 
     def read(self) -> list[dict[str, Any]]:
         """All whole rows, in the order they were written."""

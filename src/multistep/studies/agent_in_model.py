@@ -9,10 +9,11 @@ import jax
 import numpy as np
 import tyro
 
-from multistep.agents.imagination import Imagination, Reward, imagine
+from multistep.agents.imagination import ActionRange, Imagination, Reward, imagine
 from multistep.agents.own_reward import find_reward
 from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
 from multistep.agents.policy import load_agent, policy_of
+from multistep.agents.stages import check_seed
 from multistep.data import Columns, Episodes
 from multistep.dynamics import Model, load_model
 from multistep.errors import InputError
@@ -40,6 +41,10 @@ class InModel:
     """Your own reward of one (state, action, next state), in JAX, as module:function."""
     margin: float = 0.5
     """States are kept within their range in the data, widened on both sides by this share of it."""
+    action_low: tuple[float, ...] = ()
+    """Lowest actions, one number for all or one for each (default: -1, or the lowest of the data if some are beyond)."""
+    action_high: tuple[float, ...] = ()
+    """Highest actions, likewise."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +86,25 @@ def find_given(config: InModel) -> Given:
     return Given(models, reward, read_episodes(config.starts, columns))
 
 
+def action_range(config: InModel) -> ActionRange | None:
+    """The range of actions that is asked for, if one is."""
+    if not config.action_low and not config.action_high:
+        return None
+    if not config.action_low or not config.action_high:
+        raise InputError("Actions have two ends: give both --action-low and --action-high.")
+    return config.action_low, config.action_high
+
+
 def _check_task(model: Model, task: str, path: Path) -> None:
     own = TASKS[task]
     expected, found = ((len(of.state_names), len(of.action_names)) for of in (own, model))
-    if sorted(own.state_names) == sorted(model.state_names) and own.state_names != tuple(model.state_names):
-        raise InputError(
-            f"The states of {path} are {', '.join(model.state_names)}, those of {task} {', '.join(own.state_names)}: fit a "
-            "model with them in this order."
-        )
+    for what in ("state", "action"):
+        have, want = (tuple(getattr(of, f"{what}_names")) for of in (model, own))
+        if have != want and sorted(have) == sorted(want):
+            raise InputError(
+                f"The {what}s of {path} are {', '.join(have)}, those of {task} {', '.join(want)}: fit a model with them in "
+                "this order."
+            )
     if expected != found:
         raise InputError(
             f"The model {path} has {found[0]} states and {found[1]} actions, the task {task} {expected[0]} and {expected[1]}: "
@@ -98,20 +114,17 @@ def _check_task(model: Model, task: str, path: Path) -> None:
 
 def make_planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlanner[Any]]:
     """The planner that is asked for, in its model."""
-    imagination = imagine(given.models, given.reward, given.starts, margin=config.margin)
+    imagination = imagine(given.models, given.reward, given.starts, margin=config.margin, action_range=action_range(config))
     sizes = {"num_sequences": config.num_sequences, "horizon": config.plan_horizon}
-    if min(sizes.values()) < 1 or config.seed < 0:
-        raise InputError(
-            f"{config.num_sequences} sequences of {config.plan_horizon} steps, seed {config.seed}: give at least 1 of each, "
-            "and a seed of 0 or more."
-        )
+    if min(sizes.values()) < 1:
+        raise InputError(f"{config.num_sequences} sequences of {config.plan_horizon} steps: give at least 1 of each.")
+    check_seed(config.seed)
     kind = config.planner or ("guided" if config.agent else "cem")
-    actions = given.starts.action_size
     match kind:
         case "random":
-            return imagination, RandomShooting(imagination, actions, **sizes)
+            return imagination, RandomShooting(imagination, **sizes)
         case "cem":
-            return imagination, CrossEntropy(imagination, actions, num_elites=_elites(config), **sizes)
+            return imagination, CrossEntropy(imagination, num_elites=_elites(config), **sizes)
         case "guided":
             return imagination, PolicyGuided(imagination, policy_of(_load_agent(config, given, imagination)), **sizes)
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from multistep.agents import model_free
 from multistep.agents.online import collect_online
 from multistep.data import Episodes
+from multistep.data.atomic import alone_with
 from multistep.selection.provenance import versions
 from multistep.tasks.cache import cached, dataset_path, datasets_folder, keep_dataset, verified_path
 from multistep.tasks.catalogue import (
@@ -56,6 +57,7 @@ def run_collect(config: CollectConfig) -> dict[str, Any]:
     if present:
         verified_path(dataset, config.cache)
     else:
+        _forget_training(dataset, datasets_folder(config.cache))
         collect(dataset, config.cache)
     return _row(dataset, config.cache) | {
         "path": dataset_path(dataset, config.cache),
@@ -89,11 +91,25 @@ def _make(dataset: Dataset, folder: Path) -> Episodes:
             return _learn_online(dataset, loop, folder)
 
 
+def _forget_training(dataset: Dataset, folder: Path) -> None:
+    """Remove the training behind a dataset that is there already; one that was not finished goes on."""
+    match dataset.recipe:
+        case AgentReplay(training) | AgentRollouts(training, _):
+            checkpoints = _training_folder(dataset, training, folder)
+            if cached(dataset, folder) is not None and model_free.is_finished(checkpoints, training.num_episodes):
+                shutil.rmtree(checkpoints)
+        case _:
+            pass
+
+
+def _training_folder(dataset: Dataset, training: AgentTraining, folder: Path) -> Path:
+    return folder / dataset.task.name / f"training_{training.num_episodes}_seed_{training.seed}"
+
+
 def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any, Episodes]:
     """The agent and its episodes; datasets of the same training share it, and a killed one goes on."""
-    task = dataset.task
-    checkpoints = folder / task.name / f"training_{training.num_episodes}_seed_{training.seed}"
-    with counting_progress() as progress:
+    task, checkpoints = dataset.task, _training_folder(dataset, training, folder)
+    with alone_with(checkpoints), counting_progress() as progress:
         bar = progress.add_task(f"SAC on {task.name}, steps", total=training.num_episodes * task.episode_steps)
         return model_free.train(
             task,
@@ -106,7 +122,7 @@ def _train(dataset: Dataset, training: AgentTraining, folder: Path) -> tuple[Any
 
 def _learn_online(dataset: Dataset, loop: OnlineLoop, folder: Path) -> Episodes:
     """All episodes of the loop; a killed one goes on from its last whole episode."""
-    with counting_progress() as progress:
+    with alone_with(_loop_folder(dataset, folder)), counting_progress() as progress:
         bar = progress.add_task(f"Model-based SAC on {dataset.task.name}, episodes", total=dataset.num_episodes)
 
         def tell(number: int, total: float | None) -> None:

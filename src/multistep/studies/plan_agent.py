@@ -35,6 +35,12 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     names = given.starts.state_names
     if len(state) != len(names):
         raise InputError(f"The state has {len(state)} numbers, the model {len(names)} ({', '.join(names)}): give one for each.")
+    for name, value, low, high in zip(names, state, imagination.low, imagination.high, strict=True):
+        if not low <= value <= high:
+            raise InputError(
+                f"The state has {name} = {value:g}, but the model is rolled out within {low:.4g} and {high:.4g}: give a state "
+                "inside, or a larger --margin."
+            )
     if config.steps < 1:
         raise InputError(f"{config.steps} steps were asked for: plan at least 1.")
     planned = plan(planner, imagination, state, num_steps=config.steps, seed=config.seed)

@@ -8,7 +8,7 @@ from typing import Any
 from multistep.agents.model_based import PAPER_STEPS, train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.selection.row_log import RowLog
-from multistep.studies.agent_in_model import ABOUT_AGENT, InModel, find_given, models_digest
+from multistep.studies.agent_in_model import ABOUT_AGENT, InModel, action_range, find_given, models_digest
 from multistep.studies.collect_dataset import counting_progress
 from multistep.studies.run_folder import open_run, write_json, write_run
 
@@ -43,6 +43,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
         num_envs=config.num_envs,
         rollout_steps=config.rollout_steps,
         margin=config.margin,
+        action_range=action_range(config),
     )
     open_run(config.out, COMMAND, config)
     log = RowLog(config.out / CHECKPOINTS / "stages.jsonl")
