@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
+from multistep.agents.model_based import train_on_model as train_on_model
 from multistep.agents.model_env import ModelEnv as ModelEnv
+from multistep.agents.planners import CrossEntropy as CrossEntropy
+from multistep.agents.planners import PolicyGuided as PolicyGuided
+from multistep.agents.planners import RandomShooting as RandomShooting
+from multistep.agents.planners import decide as decide
+from multistep.agents.policy import policy_of as policy_of
 from multistep.data import Episodes as Episodes
 from multistep.data import add_noise as add_noise
 from multistep.data import cut as cut
