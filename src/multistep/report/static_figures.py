@@ -1,5 +1,6 @@
 """Table and figures of the static study, from its rows."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from multistep.report.drawing import COLOURS, figure_file, read_rows
 from multistep.selection.candidates import PAPER_BETAS
 
 NOISE_COLOURS = ("#9ecae1", "#4292c6", "#08519c", "#fdae6b", "#e6550d", "#a63603")
+GAIN_PANELS = 4  # in one row of the figure
 LOWEST_R2 = -0.1  # a model worse than the mean of the data: how far below does not help the eye
 
 
@@ -112,34 +114,41 @@ def _draw_gains(out: Path) -> Path:
     numbers = pl.col("gain", "gain_low", "gain_high").cast(pl.Float64)  # empty ones would be read as text
     cells = read_rows(out / "rows.csv").with_columns(numbers).filter(pl.col("gain").is_finite())
     datasets, noises = (cells[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
-    columns = _columns(cells)
-    width = 0.8 / max(1, len(noises))
-    with figure_file(out / "gains.png", 1, max(1, len(datasets)), (1.5 + 4.2 * len(datasets), 3.6)) as panels:
+    across = min(GAIN_PANELS, max(1, len(datasets)))
+    down = max(1, -(-len(datasets) // across))
+    with figure_file(out / "gains.png", down, across, (1 + 3.6 * across, 3.2 * down)) as panels:
         for panel, dataset in zip(panels, datasets, strict=False):
-            for number, noise in enumerate(noises):
-                own = cells.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise))
-                places = [
-                    columns.index(next(c for c in columns if c[:2] == key)) for key in own.select("preset", "horizon").rows()
-                ]
-                gain, low, high = (100 * own[name] for name in ("gain", "gain_low", "gain_high"))
-                panel.bar(
-                    [place + (number - (len(noises) - 1) / 2) * width for place in places],
-                    gain,
-                    width,
-                    yerr=[gain - low, high - gain],
-                    capsize=2,
-                    color=NOISE_COLOURS[number % len(NOISE_COLOURS)],
-                    label=f"noise {100 * noise:g} %",
-                )
-            panel.set_xticks(range(len(columns)), [title for *_, title in columns], fontsize=8)
-            if cells["gain"].abs().to_numpy().max() > 0.1:  # from a per cent to a hundred: as in the paper, in powers of ten
+            _draw_gains_of(panel, cells.filter(pl.col("dataset") == dataset), noises, _columns(cells))
+            if cells["gain"].abs().max() > 0.1:  # from a per cent to a hundred: as in the paper, in powers of ten
                 panel.set_yscale("symlog", linthresh=1)
-            panel.axhline(0, color="black", linewidth=0.6)
+                panel.set_yticks([-100, -10, -1, 0, 1, 10, 100], ["-100", "-10", "-1", "0", "1", "10", "100"])
             panel.set_title(dataset, fontsize=10)
+        for panel in panels[len(datasets) :]:
+            panel.set_axis_off()
         if datasets:
-            panels[0].set_ylabel("improvement over one-step, %")
+            panels[0].figure.supylabel("improvement over one-step, %", fontsize=10)
             panels[0].legend(frameon=False, fontsize=8)
     return out / "gains.png"
+
+
+def _draw_gains_of(panel: Any, cells: pl.DataFrame, noises: Sequence[float], columns: Sequence[tuple[str, int, str]]) -> None:
+    """The bars of one dataset: a group for each model, a bar for each scale of noise, with its interval."""
+    places = {(preset, horizon): place for place, (preset, horizon, _) in enumerate(columns)}
+    width = 0.8 / len(noises)
+    for number, noise in enumerate(noises):
+        own = cells.filter(pl.col("noise") == noise)
+        gain, low, high = (100 * own[name] for name in ("gain", "gain_low", "gain_high"))
+        panel.bar(
+            [places[key] + (number - (len(noises) - 1) / 2) * width for key in own.select("preset", "horizon").rows()],
+            gain,
+            width,
+            yerr=[gain - low, high - gain],
+            capsize=2,
+            color=NOISE_COLOURS[number % len(NOISE_COLOURS)],
+            label=f"noise {100 * noise:g} %",
+        )
+    panel.set_xticks(range(len(columns)), [title for *_, title in columns], fontsize=8)
+    panel.axhline(0, color="black", linewidth=0.6)
 
 
 def _draw_betas(out: Path) -> Path:
