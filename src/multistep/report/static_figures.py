@@ -119,7 +119,7 @@ def _draw_gains(out: Path) -> Path:
     with figure_file(out / "gains.png", down, across, (1 + 3.6 * across, 3.2 * down)) as panels:
         for panel, dataset in zip(panels, datasets, strict=False):
             _draw_gains_of(panel, cells.filter(pl.col("dataset") == dataset), noises, _columns(cells))
-            if cells["gain"].abs().max() > 0.1:  # from a per cent to a hundred: as in the paper, in powers of ten
+            if cells["gain"].abs().to_numpy().max() > 0.1:  # from a per cent to a hundred: as in the paper, in powers of ten
                 panel.set_yscale("symlog", linthresh=1)
                 panel.set_yticks([-100, -10, -1, 0, 1, 10, 100], ["-100", "-10", "-1", "0", "1", "10", "100"])
             panel.set_title(dataset, fontsize=10)
