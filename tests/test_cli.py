@@ -361,3 +361,13 @@ def test_select_refuses_bad_input_in_one_sentence(words, sentence, logs):
 def test_static_study_refuses_an_unknown_dataset(tmp_path):
     answer = run("reproduce", "static", "--dataset", "walker/random", folder=tmp_path, code=2)
     assert "There is no dataset walker/random in the catalogue" in answer.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "multistep", "select", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()  # as `head` does once it has its lines
+    with process.stderr as errors:
+        assert errors.read() == ""
+    assert process.wait() == 1

@@ -1,6 +1,7 @@
 """The command line: parse, one call, print. The config dataclasses of the studies are the options."""
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -83,6 +84,9 @@ def main(words: Sequence[str] | None = None) -> None:
         _app(words).cli(prog="multistep", description=DESCRIPTION, args=words, registry=REGISTRY)
     except InputError as error:
         _stop(str(error), 2)
+    except BrokenPipeError:  # who reads has seen enough, `head` say; nor is what is left to be written at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except KeyboardInterrupt:
         _stop("Interrupted: the same command goes on from the last checkpoint, if there is one.", 130)
 
