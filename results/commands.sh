@@ -8,9 +8,25 @@ multistep reproduce sigmoid --scale paper --seed 2 --out results/sigmoid_seed_2
 multistep reproduce sigmoid --scale paper --seed 3 --out results/sigmoid_seed_3
 multistep reproduce static --scale paper --dataset cartpole/random swimmer/random halfcheetah/random --horizons 1 --out results/static
 multistep reproduce static --scale paper --dataset cartpole/random --out results/static
+multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 0.02 --horizons 4 10 --betas 0.5 --out results/static
+multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 3 --betas 0.1 --out results/static
+multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 10 --betas 1 1.5 --out results/static
+multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 3 4 --betas 1.5 --out results/static
+multistep reproduce static --scale paper --dataset halfcheetah/random --noise 0.01 --horizons 4 --betas 0.1 1.5 --out results/static
+multistep reproduce static --scale paper --dataset halfcheetah/random --noise 0.02 --horizons 10 --betas 0.3 --out results/static
 multistep select cartpole/random --noise 0 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_0
 multistep select cartpole/random --noise 0.01 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_1
 multistep select cartpole/random --noise 0.02 --preset paper --horizons 1 --vary epochs=3,10,30 --out results/training_length_2
 multistep select swimmer/random --preset paper --horizons 1 --vary network.dropout=0.1,0 network.batch_norm=true,false network.activation=relu,tanh --out results/swimmer_variations
+multistep select swimmer/random --preset paper --horizons 1 --vary epochs=30,100 --out results/swimmer_training_length
+mkdir -p runs
+for seed in 1 2; do  # other sets of random episodes
+  python -c "import jax, multistep as ms; from multistep.tasks import CARTPOLE
+ms.save(CARTPOLE.collect_random(50, key=jax.random.key($seed)), 'runs/cartpole_seed_$seed.npz')"
+done
+multistep select runs/cartpole_seed_1.npz --noise 0.01 --preset paper --horizons 1 --out results/other_episodes_1_noise_1
+multistep select runs/cartpole_seed_1.npz --noise 0.02 --preset paper --horizons 1 --out results/other_episodes_1_noise_2
+multistep select runs/cartpole_seed_2.npz --noise 0.01 --preset paper --horizons 1 --out results/other_episodes_2_noise_1
+multistep select runs/cartpole_seed_2.npz --noise 0.02 --preset paper --horizons 1 --out results/other_episodes_2_noise_2
 multistep reproduce static --scale quick --out results/static_quick
 multistep reproduce dynamic --scale quick --out results/dynamic_quick

@@ -34,8 +34,8 @@ def static_sentence(summary: dict[str, Any]) -> str:
     gains = len(summary["gain_significant_in_both"]), len(summary["gain_significant_in_paper_only"])
     if sum(gains):
         sentence += f"; of {sum(gains)} significant gains with noise in the paper {gains[0]} are significant here"
-    if summary["not_collected"]:
-        sentence += f". Not collected: {', '.join(summary['not_collected'])}"
+    if summary["datasets_without_rows"]:
+        sentence += f". No rows of {', '.join(summary['datasets_without_rows'])}"
     return sentence + "."
 
 

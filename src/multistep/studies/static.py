@@ -142,7 +142,7 @@ def write_tables(config: StaticConfig) -> dict[str, Any]:
         "outcomes": dict(outcomes),
         "seconds_of_fits": sum(row["seconds"] for row in rows),
         **verdicts(cells),
-        "not_collected": [dataset.name for dataset in CATALOGUE.values() if cached(dataset, config.cache) is None],
+        "datasets_without_rows": sorted(CATALOGUE.keys() - {row["dataset"] for row in rows}),
         "failures": [f"{row['dataset']}, noise {row['noise']:g}: {row['reason']}" for row in rows if row["outcome"] == FAILED],
     }
     write_run(config.out, COMMAND, config, cells, summary)
