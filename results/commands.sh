@@ -9,7 +9,7 @@ multistep reproduce sigmoid --scale paper --seed 3 --out results/sigmoid_seed_3
 multistep reproduce static --scale paper --dataset cartpole/random swimmer/random halfcheetah/random --horizons 1 --out results/static
 multistep reproduce static --scale paper --dataset cartpole/random --out results/static
 multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 0.02 --horizons 4 10 --betas 0.5 --out results/static
-multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 3 --betas 0.1 --out results/static
+multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 3 4 --betas 0.1 0.3 --out results/static
 multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 10 --betas 1 1.5 --out results/static
 multistep reproduce static --scale paper --dataset swimmer/random --noise 0.01 --horizons 3 4 --betas 1.5 --out results/static
 multistep reproduce static --scale paper --dataset halfcheetah/random --noise 0.01 --horizons 4 --betas 0.1 1.5 --out results/static
