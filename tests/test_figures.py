@@ -261,7 +261,11 @@ def test_figures_of_the_quick_static_study():
     rows = {(row["dataset"], row["noise"], row["horizon"]): row for row in results_rows("static_quick")}
     noisy = [row for (_, noise, horizon), row in rows.items() if float(noise) > 0 and horizon == "10"]
     significant = sum(float(row["gain_all_low"]) > 0 for row in noisy)
-    assert f"At horizon 10 the gain is significant in {significant} of {len(noisy)} noisy cells" in page
+    positive = sum(float(row["gain_all"]) > 0 for row in noisy)
+    assert (
+        f"At horizon 10 the gain is significant in {significant} of {len(noisy)} noisy cells, and above 0 in {positive}."
+        in page
+    )
 
     def from_to(dataset, of):
         return " to ".join(f"{1000 * float(rows[dataset, '0.02', horizon][of]):.0f}" for horizon in ("1", "10"))
@@ -273,7 +277,17 @@ def test_figures_of_the_quick_static_study():
     paper = f"{1000 * float(medium['paper']):.0f} ± {1000 * float(medium['paper_deviation']):.0f}"
     assert f"{thousandths(medium)} against {paper} for one step without noise" in page
     assert f"On HalfCheetah medium it has {1000 * float(medium['ceiling']):.0f} without noise" in page
-    assert summary("static_quick", "results")["datasets_without_rows"] == []
+    mixed = rows["swimmer/mixed_replay", "0.0", "1"]
+    paper = f"{1000 * float(mixed['paper']):.0f} ± {1000 * float(mixed['paper_deviation']):.0f}"
+    assert f"{thousandths(mixed)} against {paper} for one step without noise" in page
+    found = summary("static_quick", "results")
+    both, lost = found["gain_significant_in_both"], found["gain_significant_in_paper_only"]
+    counted = (
+        f"Of the {len(both) + len(lost)} noisy cells with a gain that the paper highlights {len(both)} are significant here"
+    )
+    swimmer = sum(name.startswith("swimmer/random") for name in lost)
+    assert f"{counted}; of the {len(lost)} others {swimmer} are on Swimmer random" in text
+    assert found["datasets_without_rows"] == []
 
 
 def test_agents_figures():
