@@ -28,5 +28,11 @@ multistep select runs/cartpole_seed_1.npz --noise 0.01 --preset paper --horizons
 multistep select runs/cartpole_seed_1.npz --noise 0.02 --preset paper --horizons 1 --out results/other_episodes_1_noise_2
 multistep select runs/cartpole_seed_2.npz --noise 0.01 --preset paper --horizons 1 --out results/other_episodes_2_noise_1
 multistep select runs/cartpole_seed_2.npz --noise 0.02 --preset paper --horizons 1 --out results/other_episodes_2_noise_2
+python -c "import jax, multistep as ms; from multistep.tasks import HALFCHEETAH, SWIMMER
+ms.save(SWIMMER.collect_random(50, key=jax.random.key(1)), 'runs/swimmer_seed_1.npz')
+ms.save(HALFCHEETAH.collect_random(100, key=jax.random.key(1)), 'runs/halfcheetah_seed_1.npz')"
+multistep select runs/swimmer_seed_1.npz --preset paper --horizons 1 --out results/other_episodes_swimmer
+multistep select halfcheetah/random --noise 0.01 --preset paper --horizons 1 --out results/halfcheetah_folds
+multistep select runs/halfcheetah_seed_1.npz --noise 0.01 --preset paper --horizons 1 --out results/other_episodes_halfcheetah
 multistep reproduce static --scale quick --out results/static_quick
 multistep reproduce dynamic --scale quick --out results/dynamic_quick

@@ -185,7 +185,14 @@ def test_static_figures():
     assert f"without dropout {networks[0.0, True, 'relu']}; without either {networks[0.0, False, 'relu']}, and " in text
     assert f"{networks[0.0, False, 'tanh']} with tanh" in text
     longer, _ = (thousandths(row) for row in results_rows("swimmer_training_length"))  # the best first
-    assert f"100 epochs in place of 30 give {longer}." in text
+    ours, others, swimmer = (
+        thousandths(*results_rows(name))
+        for name in ("halfcheetah_folds", "other_episodes_halfcheetah", "other_episodes_swimmer")
+    )
+    assert f"[ours](../results/halfcheetah_folds) have {ours} and [another 100]" in text
+    assert f"(../results/other_episodes_halfcheetah) {others}." in text
+    assert f"100 epochs in place of 30 give {longer}; nor do " in text
+    assert f"[other episodes](../results/other_episodes_swimmer): {swimmer}." in text
     found = summary("static", "results")
     assert len(found["one_step_as_in_paper"]) == 2
     assert (
