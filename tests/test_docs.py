@@ -179,6 +179,6 @@ def test_the_commands_of_the_page_on_agents(tmp_path):
 
 def test_the_program_of_the_page_on_agents(tmp_path):
     program = "\n".join(python_blocks("agents.md"))
-    program += "\nassert action.shape == (1,) and abs(action[0]) <= 2 and agent.num_timesteps == 1000"
+    program += "\nassert action.shape == (1,) and abs(action[0]) <= 2 and agent.num_timesteps == other.num_timesteps == 1000"
     program += "\nassert states.shape == (100, 2) and rewards.shape == (100,) and env.action_space.high.max() > 1.9\n"
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)

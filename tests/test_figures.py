@@ -140,6 +140,17 @@ def test_search_figures():
     assert f"it was {(short + full) / sum(row['seconds'] for row in grid):.2f} of the grid's with 1 % noise" in page
 
 
+def test_smoothing_figures():
+    page = (ROOT / "docs" / "smoothing.md").read_text()
+    rows = results_rows("smoothing", "bench")
+    assert len(rows) == 6
+    for row in rows:
+        scores = [f"{fitted}_r2bar_{what}" for what in ("noiseless", "noisy") for fitted in ("measured", "smoothed")]
+        found = " | ".join(f"{float(row[name]):.3f}" for name in scores)
+        start = f"| {row['dataset']} | {100 * float(row['noise']):g} % "
+        assert f"{start}| {found} | {float(row['noise_left']):.2f} |" in page
+
+
 def fits(folder):
     rows = [json.loads(line) for line in (ROOT / folder / "fits.jsonl").read_text().splitlines()]
     return [row for row in rows if row["kind"] == "fit"]

@@ -1,6 +1,7 @@
 """multistep: dynamics models from logged, noisy trajectories that stay right many steps ahead."""
 
 from pathlib import Path
+from typing import overload
 
 from multistep.agents.model_based import train_on_model as train_on_model
 from multistep.agents.model_env import ModelEnv as ModelEnv
@@ -41,18 +42,37 @@ from multistep.training import Fit as Fit
 from multistep.training import FitConfig as FitConfig
 from multistep.training import Smoothed as Smoothed
 from multistep.training import SmoothedFit as SmoothedFit
-from multistep.training import fit as _fit
 from multistep.training import fit_observer as fit_observer
-from multistep.training import fit_smoothed as _fit_smoothed
+from multistep.training import learn as _learn
 from multistep.training import smooth as smooth
 from multistep.training.fit import Score as _Score
 from multistep.types import Key as _Key
 
 
+@overload
 def fit(
     train: Episodes,
     valid: Episodes,
-    config: FitConfig = DEFAULT,
+    config: Smoothed = ...,
+    *,
+    key: _Key,
+    score: _Score = ...,
+    checkpoint: str | Path | None = ...,
+) -> SmoothedFit: ...
+@overload
+def fit(
+    train: Episodes,
+    valid: Episodes,
+    config: FitConfig,
+    *,
+    key: _Key,
+    score: _Score = ...,
+    checkpoint: str | Path | None = ...,
+) -> Fit: ...
+def fit(
+    train: Episodes,
+    valid: Episodes,
+    config: FitConfig | Smoothed = SMOOTHED,
     *,
     key: _Key,
     score: _Score = R2Bar(50),  # noqa: B008 - frozen
@@ -64,27 +84,9 @@ def fit(
     fit = ms.fit(train, valid, key=jax.random.key(0))
     fit.model.rollout(state, actions)
     ```
-    A fit that diverges or is interrupted (Ctrl-C) returns what it has and says so in `fit.outcome`. With a `checkpoint`
-    file the same call goes on where a killed one stopped, and ends with the same bits.
+    If there is noise on the states of `train`, it is taken out with the model, which is then fitted again: `fit.observer` has
+    what was found. With a `FitConfig` it is fitted once, to the states as they were measured. A fit that diverges or is
+    interrupted (Ctrl-C) returns what it has and says so in `fit.outcome`. With a `checkpoint` file the same call goes on
+    where a killed one stopped, and ends with the same bits.
     """
-    return _fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)
-
-
-def fit_smoothed(
-    train: Episodes,
-    valid: Episodes,
-    config: Smoothed = SMOOTHED,
-    *,
-    key: _Key,
-    score: _Score = R2Bar(50),  # noqa: B008 - frozen
-    checkpoint: str | Path | None = None,
-) -> SmoothedFit:
-    """Fit, take the noise out of the training episodes with the model, and fit again.
-
-    ```python
-    fit = ms.fit_smoothed(train, valid, key=jax.random.key(0))
-    fit.observer.measurement_noise             # what was found on each measured state
-    states = ms.smooth(fit.observer, test)     # episodes without most of it
-    ```
-    """
-    return _fit_smoothed(train, valid, config, key=key, score=score, checkpoint=checkpoint)
+    return _learn(train, valid, config, key=key, score=score, checkpoint=checkpoint)

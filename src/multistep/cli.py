@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any, NoReturn
 
 import tyro
@@ -131,7 +132,7 @@ def _demo(config: Annotated[DemoConfig, tyro.conf.arg(name="")] = DemoConfig()) 
 
 
 def _fit_command(preset: Preset) -> Callable[..., None]:
-    default = FitFilesConfig(files=(), preset=preset, training=PRESETS[preset])
+    default = FitFilesConfig(files=(), preset=preset, training=PRESETS[preset], smooth=preset == "default")
 
     def fit(config: Annotated[FitFilesConfig, tyro.conf.arg(name="")] = default) -> None:
         """Fit a model to episodes in files and score it on held-out episodes."""
@@ -303,7 +304,12 @@ def _stop(sentence: str, code: int) -> NoReturn:
 
 def _show_as_note(message: Warning | str, category: type[Warning], *_: Any) -> None:
     if issubclass(category, UserWarning):
-        print(f"note: {message}", file=sys.stderr)
+        _print_note(str(message))
+
+
+@cache  # once each: a second fit finds the same oddities as the first
+def _print_note(message: str) -> None:
+    print(f"note: {message}", file=sys.stderr)
 
 
 @REGISTRY.primitive_rule

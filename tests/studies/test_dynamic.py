@@ -64,7 +64,7 @@ def test_a_lost_agent_is_told():
 
 def test_a_model_that_was_not_fitted_again_has_the_horizon_of_the_first_fit():
     both = Smoothed(FitConfig(horizon=40), FitConfig(horizon=20))
-    horizons = [group_row(0.0, "smoothed", both, [agent(1.0) | {"fitted_again": again}])["horizon"] for again in (False, True)]
+    horizons = [group_row(0.0, "default", both, [agent(1.0) | {"fitted_again": again}])["horizon"] for again in (False, True)]
     assert horizons == [40, 20]
 
 
@@ -90,19 +90,19 @@ def test_the_command_of_the_page_runs_and_resumes(tmp_path):
         "beta by R2",
         "uniform",
         "beta by return",
+        "default, fitted once",
         "default",
-        "smoothed",
-        "smoothed, filtered",
+        "default, filtered",
     ]
     fits = {row["weights"]: row["r2bar"] for row in rows if row["kind"] == "fit"}
     assert bars["weights"][1] == max(fits, key=fits.get)
     assert bars["weights"][2] == "exponential:1"
     ours = next(row for row in rows if row["kind"] == "agent" and row["horizon"] == 5)
     assert summary["complete"]
-    assert summary["default"]["0.01"] == pytest.approx(np.mean(ours["returns"]))
+    assert summary["default_fitted_once"]["0.01"] == pytest.approx(np.mean(ours["returns"]))
     smoothed = next(row for row in rows if row["kind"] == "agent" and row["horizon"] == 3)
-    assert summary["smoothed"]["0.01"] == pytest.approx(np.mean(smoothed["returns"]))
-    assert summary["smoothed_filtered"]["0.01"] == pytest.approx(np.mean(smoothed["returns_filtered"]))
+    assert summary["default"]["0.01"] == pytest.approx(np.mean(smoothed["returns"]))
+    assert summary["default_filtered"]["0.01"] == pytest.approx(np.mean(smoothed["returns_filtered"]))
     assert smoothed["returns_filtered"] != smoothed["returns"]
     assert dynamic_table(out).row_count == 7
     assert draw_dynamic(out).exists()

@@ -117,6 +117,7 @@ def test_without_noise_the_first_fit_counts_and_is_that_of_fit():
     assert len(smoothed.history) == SMALL.epochs
     assert smoothed.observer is not None
     assert not smoothed.is_second
+    assert smoothed.reason == "The noise is less than the model misses in one step."
 
 
 def test_each_fit_has_its_checkpoint(data, tmp_path):
@@ -132,4 +133,38 @@ def test_each_fit_has_its_checkpoint(data, tmp_path):
 
 def test_a_first_fit_that_diverges_is_the_end(data):
     hopeless = replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
-    assert fit_smoothed(*data, Smoothed(hopeless, SMALL), key=jax.random.key(0), score=ms.R2Bar(5)).outcome is Outcome.DIVERGED
+    end = fit_smoothed(*data, Smoothed(hopeless, SMALL), key=jax.random.key(0), score=ms.R2Bar(5))
+    assert end.outcome is Outcome.DIVERGED
+    assert end.reason == "The outcome of the first fit: diverged."
+
+
+def test_a_second_fit_that_diverges_leaves_the_first(data):
+    given = {"key": jax.random.key(0), "score": ms.R2Bar(5)}
+    quick, hopeless = replace(SMALL, epochs=2), replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
+    end = fit_smoothed(*data, Smoothed(quick, hopeless), **given)
+    assert end.outcome is Outcome.FINISHED
+    assert end.reason == "A fit to the smoothed episodes diverged."
+    assert eqx.tree_equal(end.model, fit(*data, quick, **given).model)
+
+
+def test_episodes_too_short_to_find_noise_in_are_fitted_once():
+    short = oscillator_episodes(50, 3, noise=0.1)
+    config = replace(SMALL, horizon=2, epochs=1)
+    end = ms.fit(short, short, Smoothed.of(config), key=jax.random.key(0), score=ms.R2Bar(2))
+    assert end.outcome is Outcome.FINISHED
+    assert end.observer is None
+    assert end.reason is not None
+    assert "episodes of 3 steps or fewer, where noise cannot be told from motion" in end.reason
+
+
+def test_the_configuration_says_how_often_it_is_fitted(data):
+    config = replace(SMALL, epochs=2)
+    once = ms.fit(*data, config, key=jax.random.key(0))
+    assert not isinstance(once, ms.SmoothedFit)
+    twice = ms.fit(*data, Smoothed.of(config), key=jax.random.key(0))
+    assert twice.is_second
+    assert twice.observer is not None
+    assert eqx.tree_equal(twice.observer.model, once.model)
+    assert eqx.tree_equal(
+        twice.model, fit_smoothed(*data, Smoothed.of(config), key=jax.random.key(0), score=ms.R2Bar(50)).model
+    )

@@ -24,7 +24,7 @@ from multistep.selection.provenance import digest, plain
 from multistep.selection.row_log import Row
 from multistep.selection.sweep import AbstractJob
 from multistep.tasks import TASKS
-from multistep.training import Fit, FitConfig, Outcome, Smoothed, SmoothedFit, fit, fit_observer, fit_smoothed
+from multistep.training import Fit, FitConfig, Outcome, Smoothed, SmoothedFit, fit_observer, learn
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,7 @@ class AgentJob(AbstractJob):
     def _fit(self, episodes: Episodes) -> Fit:
         train, valid, _ = self.fold.deal(episodes)
         horizon = min(VALIDATION_HORIZON, int(valid.lengths.min()))
-        given = {"key": jax.random.key(self._seed), "score": R2Bar(horizon)}
-        match self.config:
-            case Smoothed():
-                return fit_smoothed(train, valid, self.config, **given)
-            case FitConfig():
-                return fit(train, valid, self.config, **given)
+        return learn(train, valid, self.config, key=jax.random.key(self._seed), score=R2Bar(horizon))
 
     def _act(self, planner: AbstractPlanner[Any], noise: Float[ndarray, " state"]) -> list[float]:
         """The returns of all episodes, the same ones for every agent: they differ by what is varied alone."""

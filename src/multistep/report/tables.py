@@ -37,13 +37,12 @@ def model_sentence(summary: dict[str, Any]) -> str:
     if "measurement_noise" in summary:
         found = ", ".join(f"{name} {value:.3g}" for name, value in summary["measurement_noise"].items())
         sentence += f". Deviation of the noise found on the measured states: {found}"
-        if not summary["fitted_again"]:
-            sentence += ", less than the model misses in one step, so that it was not fitted again"
         found, most = summary["measurement_noise"], summary["noise_at_most"]
         unsure = ", ".join(f"{name} {most[name]:.3g}" for name in most if found[name] < most[name] / 2)
         if unsure:
             sentence += f". The data alone allow for up to {unsure}: if your sensors have that much, train for longer"
-    return sentence + "."
+    once = summary.get("fitted_once_because")
+    return f"{sentence}." + (f" It was fitted once: {once[0].lower()}{once[1:]}" if once else "")
 
 
 def score_table(out: Path) -> Table:

@@ -27,7 +27,7 @@ from multistep.studies.dynamic_tables import (
     ONE_STEP,
     OURS,
     OURS_FILTERED,
-    OURS_SMOOTHED,
+    OURS_ONCE,
     UNIFORM,
     Learned,
     best_by_return,
@@ -81,8 +81,8 @@ class Size:
     epochs: int
     num_folds: int
     """Folds that betas are compared on; there is an agent for each."""
-    ours: FitConfig
-    smoothed: Smoothed
+    ours_once: FitConfig
+    ours: Smoothed
     budget: Budget
     other_episodes: int
     """Episodes of agents in other models than ours and the one-step one."""
@@ -97,8 +97,8 @@ SIZES: dict[Scale, Size] = {
         betas=(0.3, 1.0),
         epochs=1,
         num_folds=1,
-        ours=replace(DEFAULT, horizon=5, epochs=1, least_steps=1),
-        smoothed=Smoothed(*(replace(DEFAULT, horizon=horizon, epochs=1, least_steps=1) for horizon in (5, 3))),
+        ours_once=replace(DEFAULT, horizon=5, epochs=1, least_steps=1),
+        ours=Smoothed(*(replace(DEFAULT, horizon=horizon, epochs=1, least_steps=1) for horizon in (5, 3))),
         budget=Budget(sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=3, episode_steps=10),
         other_episodes=2,
         split=(4, 1, 1),
@@ -109,8 +109,8 @@ SIZES: dict[Scale, Size] = {
         betas=(0.75, 1.0, 1.5),
         epochs=10,
         num_folds=1,
-        ours=DEFAULT,
-        smoothed=SMOOTHED,
+        ours_once=DEFAULT,
+        ours=SMOOTHED,
         budget=Budget(sac_steps=80_000),
         other_episodes=4,
     ),
@@ -170,7 +170,7 @@ def _write(
         "scale": config.scale,
         "complete": all(chosen),
         "sac_steps": size.budget.sac_steps,
-        "episodes_per_agent": {"one-step, default and smoothed": size.budget.num_episodes, "others": size.other_episodes},
+        "episodes_per_agent": {"one-step and default": size.budget.num_episodes, "others": size.other_episodes},
         "agents_per_model": size.num_folds,
         "epochs_of_paper_models": size.epochs,
         "betas": size.betas,
@@ -232,7 +232,7 @@ def _train_agents(
 
 
 def _budget(size: Size, model: Learned) -> Budget:
-    is_main = model in (size.ours, size.smoothed) or model.horizon == 1
+    is_main = model in (size.ours_once, size.ours) or model.horizon == 1
     return size.budget if is_main else replace(size.budget, num_episodes=size.other_episodes)
 
 
@@ -242,8 +242,8 @@ def _models(config: DynamicConfig, by_r2: Chosen) -> list[Learned]:
     base = replace(PAPER, epochs=size.epochs)
     (one_step,) = grid(base, [1], [])
     return [
+        size.ours_once,
         size.ours,
-        size.smoothed,
         one_step,
         *by_r2.values(),
         *(_uniform(model) for model in by_r2.values()),
@@ -265,9 +265,9 @@ def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agen
         *(group_row(setting.noise, BY_R2, model, rows(model)) for model in by_r2.values()),
         *(group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model))) for model in by_r2.values()),
         *([best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})] if by_r2 else ()),
+        group_row(setting.noise, OURS_ONCE, size.ours_once, rows(size.ours_once)),
         group_row(setting.noise, OURS, size.ours, rows(size.ours)),
-        group_row(setting.noise, OURS_SMOOTHED, size.smoothed, rows(size.smoothed)),
-        group_row(setting.noise, OURS_FILTERED, size.smoothed, rows(size.smoothed)),
+        group_row(setting.noise, OURS_FILTERED, size.ours, rows(size.ours)),
     ]
 
 

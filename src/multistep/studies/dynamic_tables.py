@@ -11,7 +11,7 @@ from multistep.studies.intervals import mean_interval
 from multistep.training import FitConfig, Smoothed
 
 ONE_STEP, BY_R2, UNIFORM, BY_RETURN = "one-step", "beta by R2", "uniform", "beta by return"
-OURS, OURS_SMOOTHED, OURS_FILTERED = "default", "smoothed", "smoothed, filtered"
+OURS_ONCE, OURS, OURS_FILTERED = "default, fitted once", "default", "default, filtered"
 Learned = FitConfig | Smoothed
 """How a model was learned."""
 PAPER_ONE_STEP = 700.0
@@ -45,9 +45,9 @@ def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
     return {
         "paper_one_step_without_noise": PAPER_ONE_STEP,
         "one_step": {f"{noise:g}": mean(ONE_STEP, noise) for noise in noises},
+        "default_fitted_once": {f"{noise:g}": mean(OURS_ONCE, noise) for noise in noises},
         "default": {f"{noise:g}": mean(OURS, noise) for noise in noises},
-        "smoothed": {f"{noise:g}": mean(OURS_SMOOTHED, noise) for noise in noises},
-        "smoothed_filtered": {f"{noise:g}": mean(OURS_FILTERED, noise) for noise in noises},
+        "default_filtered": {f"{noise:g}": mean(OURS_FILTERED, noise) for noise in noises},
     }
 
 

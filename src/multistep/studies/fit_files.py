@@ -22,7 +22,7 @@ from multistep.studies.run_folder import (
     write_rows,
     write_run,
 )
-from multistep.training import DEFAULT, Fit, FitConfig, Outcome, Preset, Smoothed, SmoothedFit, fit, fit_smoothed
+from multistep.training import DEFAULT, Fit, FitConfig, Outcome, Preset, Smoothed, SmoothedFit, learn
 from multistep.types import Key
 
 COMMAND = "fit"
@@ -47,8 +47,9 @@ class FitFilesConfig:
     """Shares (or numbers) of episodes for training, validation and test."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if the test episodes are too short or too few)."""
-    smooth: bool = False
-    """Fit twice: the second time, with half the horizon, to the training episodes as the first model has smoothed them."""
+    smooth: bool = True
+    """Fit twice where there is noise: the second time, with half the horizon, to the training episodes as the first model has
+    smoothed them (default: only with our own preset)."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")
@@ -74,17 +75,17 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     write_rows(config.out / "history.csv", history_rows(fitted))
     sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
     summary = {"model": score_summary(scores) | fit_summary(fitted), "episodes": sizes, "score_horizon": horizon}
-    if isinstance(fitted, SmoothedFit) and fitted.observer is not None:
-        summary |= _about_noise(fitted.observer, train) | {"fitted_again": fitted.is_second}
+    if isinstance(fitted, SmoothedFit):
+        summary |= {"fitted_again": fitted.is_second, "fitted_once_because": fitted.reason}
+        summary |= _about_noise(fitted.observer, train) if fitted.observer is not None else {}
     write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
     return summary
 
 
 def _fit(config: FitFilesConfig, train: Episodes, valid: Episodes, *, key: Key, horizon: int) -> Fit:
     score, checkpoint = R2Bar(min(50, horizon)), config.out / "checkpoint.safetensors"
-    if config.smooth:
-        return fit_smoothed(train, valid, Smoothed.of(config.training), key=key, score=score, checkpoint=checkpoint)
-    return fit(train, valid, config.training, key=key, score=score, checkpoint=checkpoint)
+    how = Smoothed.of(config.training) if config.smooth else config.training
+    return learn(train, valid, how, key=key, score=score, checkpoint=checkpoint)
 
 
 def _about_noise(observer: Observer, episodes: Episodes) -> dict[str, dict[str, float]]:

@@ -14,4 +14,5 @@ from multistep.training.history import Outcome as Outcome
 from multistep.training.smoothing import SmoothedFit as SmoothedFit
 from multistep.training.smoothing import fit_observer as fit_observer
 from multistep.training.smoothing import fit_smoothed as fit_smoothed
+from multistep.training.smoothing import learn as learn
 from multistep.training.smoothing import smooth as smooth

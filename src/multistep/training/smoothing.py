@@ -1,4 +1,4 @@
-"""`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again."""
+"""`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again; `learn`: that, or one fit alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from numpy import ndarray
 from multistep.data import Episode, Episodes, Windows, estimate_noise, window_starts
 from multistep.dynamics import AbstractModel, Observer
 from multistep.errors import InputError
-from multistep.training.config import SMOOTHED, Smoothed
+from multistep.training.config import SMOOTHED, FitConfig, Smoothed
 from multistep.training.fit import Fit, Score, fit
 from multistep.training.history import Outcome
 from multistep.training.progress import progress_spinner
@@ -31,15 +31,34 @@ EPISODES_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class SmoothedFit(Fit):
-    """The second of two fits; the first if there is no noise to take out, or if it diverged or was interrupted."""
+    """The second of two fits, or the first where there is a reason for no second."""
 
     observer: Observer | None
     """The model of the first fit, and the noise on the measurements that it found; none if it could not look for it."""
+    reason: str | None
+    """Why the first fit is the only one; none if there was a second."""
 
     @property
     def is_second(self) -> bool:
         """Whether there was a second fit, that of the model."""
-        return self.observer is not None and self.model is not self.observer.model
+        return self.reason is None
+
+
+def learn(
+    train: Episodes,
+    valid: Episodes,
+    config: FitConfig | Smoothed = SMOOTHED,
+    *,
+    key: Key,
+    score: Score,
+    checkpoint: str | Path | None = None,
+) -> Fit:
+    """One fit, or two with the noise taken out in between, as the configuration says."""
+    match config:
+        case Smoothed():
+            return fit_smoothed(train, valid, config, key=key, score=score, checkpoint=checkpoint)
+        case FitConfig():
+            return fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)
 
 
 def fit_smoothed(
@@ -56,26 +75,33 @@ def fit_smoothed(
     The first fit is that of `fit` with the same key. It is the only one where its model cannot take noise out: where in no
     state the noise that it finds exceeds what it misses in one step.
     """
-    _check_length(train)
-    first = fit(train, valid, config.measured, key=key, score=score, checkpoint=_beside(checkpoint, "measured"))
+
+    def fit_to(episodes: Episodes, config: FitConfig, key: Key, part: str) -> Fit:
+        return fit(episodes, valid, config, key=key, score=score, checkpoint=_beside(checkpoint, part))
+
+    first = fit_to(train, config.measured, key, "measured")
     if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
-        return SmoothedFit(first.model, first.history, first.outcome, None)
+        return _only(first, None, f"The outcome of the first fit: {first.outcome}.")
+    observer = None
     try:
         with progress_spinner("taking the noise out of the episodes"):
             observer = fit_observer(first.model, train)
             if not _has_noise(observer, train):
-                return SmoothedFit(first.model, first.history, first.outcome, observer)
+                return _only(first, observer, "The noise is less than the model misses in one step.")
             smoothed = smooth(observer, train)
     except KeyboardInterrupt:
-        return SmoothedFit(first.model, first.history, Outcome.INTERRUPTED, None)
-    second_key, beside = jax.random.fold_in(key, 1), _beside(checkpoint, "smoothed")
-    second = fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=beside)
-    return SmoothedFit(second.model, second.history, second.outcome, observer)
+        return replace(_only(first, None, "It was interrupted."), outcome=Outcome.INTERRUPTED)
+    except InputError as error:
+        return _only(first, observer, str(error))
+    second = fit_to(smoothed, config.smoothed, jax.random.fold_in(key, 1), "smoothed")
+    if second.outcome is Outcome.DIVERGED:
+        return _only(first, observer, "A fit to the smoothed episodes diverged.")
+    return SmoothedFit(second.model, second.history, second.outcome, observer, None)
 
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     """The observer whose noise makes the measurements of the episodes likeliest under the model."""
-    from scipy.optimize import minimize  # slow to import, and most fits do without it
+    from scipy.optimize import minimize  # slow to import
 
     _check_length(episodes)
     steps = min(SEGMENT_STEPS, _usual_length(episodes))
@@ -111,6 +137,11 @@ def smooth(observer: Observer, episodes: Episodes) -> Episodes:
                 raise InputError(f"The model diverges in episode {number} and cannot smooth it: train it for longer.")
             states[first : first + count] = smoothed[:count]
     return replace(episodes, states=np.where(constant, episodes.states, states))
+
+
+def _only(first: Fit, observer: Observer | None, reason: str) -> SmoothedFit:
+    """The first fit as the result."""
+    return SmoothedFit(first.model, first.history, first.outcome, observer, reason)
 
 
 def _has_noise(observer: Observer, episodes: Episodes) -> bool:
