@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import multistep as ms
 from multistep.studies.demo import DemoConfig
@@ -69,7 +71,36 @@ def test_fit_leaves_a_model_rows_and_a_picture(fitted, logs):
     assert summary["episodes"] == {"train": 7, "valid": 1, "test": 2}
     assert (out / "r2.png").read_bytes().startswith(b"\x89PNG")
     history = read_rows(out / "history.csv")
-    assert {row["horizon"] for row in history} == set("12345")
+    assert {row["horizon"] for row in history if row["fitted_to"] == "measured"} == set("12345")
+    assert summary["first_fit"]["horizon"] == 5
+    assert isinstance(summary["fitted_again"], bool)  # so little noise that it depends on the training
+
+
+def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
+    noisy = oscillator_episodes(10, 60, noise=0.3)
+    noisy = replace(noisy, states=np.insert(noisy.states, 2, 7.0, axis=1), state_names=(*noisy.state_names, "still"))
+    ms.save(noisy, logs / "noisy.npz")
+    words = ["noisy.npz", *SMALL, "--score-horizon", 20]
+    answer = run("fit", *words, "--out", "twice", folder=logs)
+    summary = json.loads((logs / "twice" / "summary.json").read_text())
+    assert summary["fitted_again"]
+    assert [summary[name]["horizon"] for name in ("first_fit", "model")] == [5, 2]
+    assert "It was fitted again to the episodes without that noise, with a horizon of 2." in answer.stdout
+    assert answer.stderr.count("note: The training episodes never change in still") == 1  # in two fits
+    assert set(summary["measurement_noise"]) == {"position", "velocity"}
+    history = read_rows(logs / "twice" / "history.csv")
+    assert [{row["horizon"] for row in history if row["fitted_to"] == name} for name in ("measured", "smoothed")] == [
+        set("12345"),
+        set("12"),
+    ]
+    once = run("fit", *words, "--no-smooth", "--out", "once", folder=logs)
+    assert "noise" not in once.stdout
+    refused = run("fit", *words, "--no-smooth", "--out", "twice", folder=logs, code=2)
+    assert "this one with another smooth" in refused.stderr
+    files = ("twice/checkpoint.safetensors", "once/checkpoint.safetensors")
+    with jax.numpy_dtype_promotion("standard"):
+        first, only = (safetensors.numpy.load_file(logs / name) for name in files)
+    assert all(np.array_equal(first[name], only[name]) for name in only)  # the first fit is the only one of the other
 
 
 def test_the_same_command_again_takes_the_finished_fit(fitted, logs):
@@ -160,7 +191,7 @@ def test_notes_say_what_is_odd_in_the_data(logs):
     path.write_text("x,mode,u\n" + "".join(f"{np.sin(t)},1,{np.cos(t)}\n" for t in range(100)))
     words = ["--states", "x", "mode", "--actions", "u", *SMALL, "--cut", 10, "--least-steps", 1, "--out", "still"]
     answer = run("fit", "still.csv", *words, folder=logs)
-    assert answer.stderr.count("note: The training episodes never change in mode") == 1
+    assert "note: The training episodes never change in mode" in answer.stderr
 
 
 def test_inspect_says_what_is_in_the_files(logs):
@@ -247,13 +278,13 @@ def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
 def test_interrupted_it_says_how_to_go_on_and_leaves_nothing_half_written(logs):
     words = ["fit", "log_*.csv", *COLUMNS, *SMALL[:2], "--epochs", "2000", "--horizon", "5", "--out", "stopped"]
     process = subprocess.Popen([sys.executable, "-m", "multistep", *words], cwd=logs, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not (logs / "stopped" / "checkpoint_measured.safetensors").exists():
+    while process.poll() is None and not (logs / "stopped" / "checkpoint.safetensors").exists():
         time.sleep(0.05)
     process.send_signal(2)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command goes on" in errors
-    assert [path.name for path in (logs / "stopped").iterdir()] == ["checkpoint_measured.safetensors"]
+    assert [path.name for path in (logs / "stopped").iterdir()] == ["checkpoint.safetensors"]
 
 
 def test_demo_in_small(tmp_path):

@@ -85,8 +85,9 @@ def fit(
     fit.model.rollout(state, actions)
     ```
     If there is noise on the states of `train`, it is taken out with the model, which is then fitted again: `fit.observer` has
-    what was found. With a `FitConfig` it is fitted once, to the states as they were measured. A fit that diverges or is
-    interrupted (Ctrl-C) returns what it has and says so in `fit.outcome`. With a `checkpoint` file the same call goes on
-    where a killed one stopped, and ends with the same bits.
+    what was found, and `fit.reason` why it was fitted once if so. With a `FitConfig` it is fitted once in any case, to the
+    states as they were measured. A fit that diverges or is interrupted (Ctrl-C) returns what it has and says so in
+    `fit.outcome`. With a `checkpoint` file (and one beside it for the second fit) the same call goes on where a killed one
+    stopped, and ends with the same bits.
     """
     return _learn(train, valid, config, key=key, score=score, checkpoint=checkpoint)

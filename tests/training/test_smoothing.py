@@ -1,3 +1,6 @@
+import inspect
+import subprocess
+import sys
 from dataclasses import replace
 
 import equinox as eqx
@@ -9,7 +12,7 @@ import pytest
 import multistep as ms
 from multistep.data import Episodes
 from multistep.dynamics import Observer
-from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed, smooth
+from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed, smooth, smoothing
 from multistep.training.smoothing import _usual_length
 from systems import LinearModel, oscillator_episodes, random_episodes
 
@@ -82,7 +85,7 @@ def test_what_cannot_be_smoothed_gets_a_sentence():
 
 def test_weights_that_were_given_one_by_one_keep_their_horizon():
     assert Smoothed.of(FitConfig(horizon=2, weights=ms.Custom((0.5, 0.5)))).horizon == 2
-    assert Smoothed.of(FitConfig(horizon=1)).horizon == 1
+    assert [Smoothed.of(FitConfig(horizon=horizon)).horizon for horizon in (1, 2, 3, 4, 5)] == [1, 2, 2, 2, 2]
     assert Smoothed.of(FitConfig(horizon=9)).horizon == 4
 
 
@@ -126,7 +129,7 @@ def test_each_fit_has_its_checkpoint(data, tmp_path):
         fit_smoothed(*data, config, key=jax.random.key(0), score=ms.R2Bar(5), checkpoint=tmp_path / "c.safetensors")
         for _ in range(2)
     ]
-    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == ["c_measured.safetensors", "c_smoothed.safetensors"]
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == ["c.safetensors", "c_smoothed.safetensors"]
     assert ends[0].history == ends[1].history  # the second call has trained nothing anew: even the seconds are the same
     assert len(ends[0].history) == 2
 
@@ -135,7 +138,7 @@ def test_a_first_fit_that_diverges_is_the_end(data):
     hopeless = replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
     end = fit_smoothed(*data, Smoothed(hopeless, SMALL), key=jax.random.key(0), score=ms.R2Bar(5))
     assert end.outcome is Outcome.DIVERGED
-    assert end.reason == "The outcome of the first fit: diverged."
+    assert end.reason == "The first fit diverged."
 
 
 def test_a_second_fit_that_diverges_leaves_the_first(data):
@@ -143,7 +146,7 @@ def test_a_second_fit_that_diverges_leaves_the_first(data):
     quick, hopeless = replace(SMALL, epochs=2), replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
     end = fit_smoothed(*data, Smoothed(quick, hopeless), **given)
     assert end.outcome is Outcome.FINISHED
-    assert end.reason == "A fit to the smoothed episodes diverged."
+    assert end.reason == "Fitted to the smoothed episodes, the model diverged."
     assert eqx.tree_equal(end.model, fit(*data, quick, **given).model)
 
 
@@ -155,6 +158,63 @@ def test_episodes_too_short_to_find_noise_in_are_fitted_once():
     assert end.observer is None
     assert end.reason is not None
     assert "episodes of 3 steps or fewer, where noise cannot be told from motion" in end.reason
+
+
+@pytest.mark.parametrize("fit_number", [1, 2])
+def test_interrupted_in_either_fit_it_goes_on_and_ends_with_the_same_bits(data, tmp_path, fit_number):
+    config = Smoothed(*(replace(SMALL, epochs=2, least_steps=1) for _ in range(2)))
+    whole = fit_smoothed(*data, config, key=jax.random.key(0), score=Watched())
+    given = {"key": jax.random.key(0), "checkpoint": tmp_path / "c.safetensors"}
+    stopped = fit_smoothed(*data, config, score=Watched(stop_at=2 * fit_number), **given)  # in the second epoch of that fit
+    assert stopped.outcome is Outcome.INTERRUPTED
+    assert not stopped.is_second
+    assert len(stopped.history) == fit_number  # of the first fit: an untrained second model is worth nothing
+    assert (stopped.observer is None) == (fit_number == 1)
+    resumed = fit_smoothed(*data, config, score=Watched(), **given)
+    assert resumed.is_second
+    assert eqx.tree_equal(resumed.model, whole.model)
+
+
+class Watched:
+    """R2bar(5), interrupted at a call if asked; the same score in the eyes of a checkpoint."""
+
+    def __init__(self, stop_at=None):
+        self.calls, self.stop_at = 0, stop_at
+
+    def __call__(self, model, valid):
+        self.calls += 1
+        if self.calls == self.stop_at:
+            raise KeyboardInterrupt
+        return ms.R2Bar(5)(model, valid)
+
+    def __repr__(self):
+        return "Watched"
+
+
+def test_by_default_it_is_fitted_twice():
+    assert inspect.signature(ms.fit).parameters["config"].default == ms.SMOOTHED == Smoothed.of(ms.DEFAULT)
+    assert (ms.SMOOTHED.measured.horizon, ms.SMOOTHED.smoothed.horizon) == (40, 20)
+
+
+def test_long_episodes_are_smoothed_in_pieces(monkeypatch):
+    episodes = oscillator_episodes(2, 500, noise=0.2)
+    observer = Observer(TRUTH, jnp.array([0.2, 0.2]), jnp.array([0.02, 0.02]))
+    whole = smooth(observer, episodes)
+    monkeypatch.setattr(smoothing, "PIECE_STEPS", 120)
+    monkeypatch.setattr(smoothing, "OVERLAP", 60)
+    pieces = list(smoothing._pieces(0, episodes[0]))
+    assert [(piece.first, len(piece.episode.actions)) for piece in pieces] == [(0, 240), (120, 240), (240, 240), (360, 140)]
+    kept = np.concatenate([piece.episode.states[piece.kept] for piece in pieces])
+    assert np.array_equal(kept, episodes[0].states)
+    assert np.allclose(smooth(observer, episodes).states, whole.states, atol=0.02 * 0.2)  # a fiftieth of the noise
+    assert not np.array_equal(smooth(observer, episodes).states, whole.states)
+
+
+def test_what_is_no_configuration_gets_a_sentence():
+    """In a process of its own: here types are checked first."""
+    program = "import jax, multistep as ms; ms.fit(None, None, 'paper', key=jax.random.key(0))"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "InputError: The configuration is 'paper': give a FitConfig, or a Smoothed for two fits." in answer.stderr
 
 
 def test_the_configuration_says_how_often_it_is_fitted(data):

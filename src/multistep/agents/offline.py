@@ -17,6 +17,7 @@ from multistep.agents.observing import Observing
 from multistep.agents.planners import AbstractPlanner, PolicyGuided
 from multistep.agents.policy import policy_of
 from multistep.data import Episodes
+from multistep.dynamics import Observer
 from multistep.evaluation import R2Bar, score
 from multistep.selection.fit_job import VALIDATION_HORIZON
 from multistep.selection.folds import Fold
@@ -51,7 +52,7 @@ class Logged(NamedTuple):
 class AgentJob(AbstractJob):
     """Fit a model to the training episodes of a fold, train SAC in it, act with both.
 
-    A smoothed model has an observer, and acts again in the states that it takes the measured ones for.
+    A smoothed model has an observer; where there is noise, it acts again in the states that it takes the measured ones for.
     """
 
     data: str
@@ -89,16 +90,17 @@ class AgentJob(AbstractJob):
         if fitted.outcome is Outcome.DIVERGED:
             return {"outcome": str(Outcome.DIVERGED), "reason": "the training of the model diverged", "returns": []}
         model = fitted.model
-        observer = fit_observer(model, train) if isinstance(fitted, SmoothedFit) else None  # if it fails, before hours of SAC
+        observer = self._observer(fitted, train)  # if it fails, before hours of SAC
         clock.append(time.perf_counter())
         env = ModelEnv(model, TASKS[self.task].reward, train, num_envs=self.budget.num_envs)
         agent = train_on_model(env, num_steps=self.budget.sac_steps, seed=self._seed)
         clock.append(time.perf_counter())
         planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
         found: Row = {"returns": self._act(planner, data.noise)}
-        if isinstance(fitted, SmoothedFit) and observer is not None:
-            observing = Observing(planner, observer, train.action_size)
-            found |= {"fitted_again": fitted.is_second, "returns_filtered": self._act(observing, data.noise)}
+        if isinstance(fitted, SmoothedFit):
+            found |= {"fitted_again": fitted.is_second}
+        if observer is not None and data.noise.any():
+            found |= {"returns_filtered": self._act(Observing(planner, observer, train.action_size), data.noise)}
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
         seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
@@ -119,6 +121,12 @@ class AgentJob(AbstractJob):
         train, valid, _ = self.fold.deal(episodes)
         horizon = min(VALIDATION_HORIZON, int(valid.lengths.min()))
         return learn(train, valid, self.config, key=jax.random.key(self._seed), score=R2Bar(horizon))
+
+    def _observer(self, fitted: Fit, train: Episodes) -> Observer | None:
+        """An observer around the model, if that was smoothed with one."""
+        if not isinstance(fitted, SmoothedFit) or fitted.observer is None:
+            return None
+        return fit_observer(fitted.model, train) if fitted.is_second else fitted.observer
 
     def _act(self, planner: AbstractPlanner[Any], noise: Float[ndarray, " state"]) -> list[float]:
         """The returns of all episodes, the same ones for every agent: they differ by what is varied alone."""

@@ -83,8 +83,8 @@ class SmoothingJob(AbstractJob):
         train, valid, test = self.fold.deal(data.noisy)
         clean_train, _, clean_test = self.fold.deal(data.noiseless)
         fitted = fit_smoothed(train, valid, self.config, key=jax.random.key(self.seed), score=R2Bar(50))
-        if fitted.observer is None:
-            return {"outcome": str(fitted.outcome), "reason": "the first fit diverged"}
+        if fitted.observer is None or not fitted.is_second:
+            return {"outcome": "not fitted again", "reason": fitted.reason}
         models = {"measured": fitted.observer.model, "smoothed": fitted.model}
         tests = {"noisy": test, "noiseless": clean_test}
         scores = {

@@ -19,7 +19,7 @@ def dynamic_sentence(summary: dict[str, Any]) -> str:
     return (
         f"Mean return of agents in the one-step model: {returns('one_step')} (the paper: near "
         f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default model: "
-        f"{returns('default')}, with filtered observations: {returns('default_filtered')}, without the second fit to smoothed "
+        f"{returns('default')}; with filtered observations: {returns('default_filtered')}; without the second fit to smoothed "
         f"episodes: {returns('default_fitted_once')}. SAC took "
         f"{summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were trained for "
         f"{summary['epochs_of_paper_models']} epochs; {summary['agents_per_model']} agent(s) per model."
@@ -77,7 +77,7 @@ def _weights(row: dict[str, Any]) -> str:
         return "one-step"
     beta = row["weights"].removeprefix("exponential:")
     named = {"beta by R2": f"R2: beta {beta}", "beta by return": f"return: beta {beta}"}
-    return named.get(row["variant"], row["variant"].replace(", ", ",\n"))
+    return named.get(row["variant"], str(row["variant"]).replace(", ", ",\n"))
 
 
 def _read(out: Path) -> pl.DataFrame:

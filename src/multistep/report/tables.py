@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import polars as pl
 from rich.table import Column, Table
 
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
+WORSE = 0.01  # so much of a validation score is worth a remark
 NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulator"}
 
 
@@ -34,15 +36,28 @@ def model_sentence(summary: dict[str, Any]) -> str:
         sentence += f" (the fit {model['outcome']} after {model['epochs']} epochs)"
     if model["diverged"] > 0:
         sentence += f"; {model['diverged']:.1%} of its rollouts left the finite range"
-    if "measurement_noise" in summary:
-        found = ", ".join(f"{name} {value:.3g}" for name, value in summary["measurement_noise"].items())
-        sentence += f". Deviation of the noise found on the measured states: {found}"
-        found, most = summary["measurement_noise"], summary["noise_at_most"]
-        unsure = ", ".join(f"{name} {most[name]:.3g}" for name in most if found[name] < most[name] / 2)
-        if unsure:
-            sentence += f". The data alone allow for up to {unsure}: if your sensors have that much, train for longer"
-    once = summary.get("fitted_once_because")
-    return f"{sentence}." + (f" It was fitted once: {once[0].lower()}{once[1:]}" if once else "")
+    return " ".join([f"{sentence}.", *_about_smoothing(summary)])
+
+
+def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
+    """Sentences on the noise that was found and on the fit without it, if it was looked for."""
+    found, most = (summary.get(name, {}) for name in ("measurement_noise", "noise_at_most"))
+    if found:
+        yield f"Deviation of the noise found on the measured states: {_named(found)}."
+    if unsure := {name: most[name] for name in most if found[name] < most[name] / 2}:
+        yield f"The data alone allow for up to {_named(unsure)}: if your sensors have that much, train for longer."
+    if reason := summary.get("first_model_kept_because"):
+        yield f"It was not fitted again: {reason[0].lower()}{reason[1:]}"
+    if summary.get("fitted_again"):
+        model, first = summary["model"], summary["first_fit"]
+        yield f"It was fitted again to the episodes without that noise, with a horizon of {model['horizon']}."
+        if model["validation_score"] < first["validation_score"] - WORSE:
+            scores = f"{first['validation_score']:.3f} against {model['validation_score']:.3f}"
+            yield f"The first model was better on the validation episodes ({scores}): compare with --no-smooth."
+
+
+def _named(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in values.items())
 
 
 def score_table(out: Path) -> Table:

@@ -59,7 +59,7 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
         scores = score(fitted.model, test, horizon=config.score_horizon)
         _keep(folder, fitted)
         rows += score_rows(name, scores)
-        summary[name] = {"horizon": fit_config.horizon, **score_summary(scores), **fit_summary(fitted)}
+        summary[name] = score_summary(scores) | fit_summary(fitted)
     scores: Scores = CARTPOLE.ceiling(test, horizon=config.score_horizon)
     rows += score_rows("ceiling", scores)
     summary |= {"ceiling": score_summary(scores), "noise": config.noise, "seconds": time.perf_counter() - started}

@@ -12,6 +12,7 @@ import tyro
 from multistep.data import Columns, Episodes, estimate_noise, split
 from multistep.dynamics import Observer, save_model
 from multistep.evaluation import R2Bar, score, usual_horizon
+from multistep.selection.row_log import Row
 from multistep.studies.episode_files import read_episodes
 from multistep.studies.run_folder import (
     check_study,
@@ -72,12 +73,11 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         raise KeyboardInterrupt
     scores = score(fitted.model, test, horizon=horizon)
     save_model(fitted.model, config.out / "model.safetensors")
-    write_rows(config.out / "history.csv", history_rows(fitted))
+    write_rows(config.out / "history.csv", _history(fitted))
     sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
     summary = {"model": score_summary(scores) | fit_summary(fitted), "episodes": sizes, "score_horizon": horizon}
     if isinstance(fitted, SmoothedFit):
-        summary |= {"fitted_again": fitted.is_second, "fitted_once_because": fitted.reason}
-        summary |= _about_noise(fitted.observer, train) if fitted.observer is not None else {}
+        summary |= _about_smoothing(fitted, train)
     write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
     return summary
 
@@ -86,6 +86,21 @@ def _fit(config: FitFilesConfig, train: Episodes, valid: Episodes, *, key: Key, 
     score, checkpoint = R2Bar(min(50, horizon)), config.out / "checkpoint.safetensors"
     how = Smoothed.of(config.training) if config.smooth else config.training
     return learn(train, valid, how, key=key, score=score, checkpoint=checkpoint)
+
+
+def _history(fitted: Fit) -> list[Row]:
+    """The epochs of every fit."""
+    if not isinstance(fitted, SmoothedFit):
+        return history_rows(fitted)
+    fits = {"measured": fitted.first} | ({"smoothed": fitted} if fitted.is_second else {})
+    return [{"fitted_to": name, **row} for name, one in fits.items() for row in history_rows(one)]
+
+
+def _about_smoothing(fitted: SmoothedFit, episodes: Episodes) -> dict[str, Any]:
+    """Whether there was a second fit, what the first was like, and the noise that was found."""
+    again = {"fitted_again": fitted.is_second, "first_model_kept_because": fitted.reason}
+    noise = _about_noise(fitted.observer, episodes) if fitted.observer is not None else {}
+    return again | {"first_fit": fit_summary(fitted.first)} | noise
 
 
 def _about_noise(observer: Observer, episodes: Episodes) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""`FitConfig`: how a model is trained, and the two presets."""
+"""`FitConfig`: how a model is trained; `Smoothed`: twice, without the noise; and the presets."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from multistep.dynamics import NetworkConfig
 from multistep.errors import InputError
-from multistep.losses import AbstractWeights, Balanced, Custom, Exponential
+from multistep.losses import AbstractWeights, Balanced, Exponential
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 DEFAULT = FitConfig()
-"""Ours: neither batch norm nor dropout, a long horizon, balanced weights."""
+"""Ours: neither batch norm nor dropout, a long horizon, balanced weights. One fit; `SMOOTHED` is two."""
 
 PAPER = FitConfig(
     network=NetworkConfig(batch_norm=True, dropout=0.1),
@@ -86,10 +86,11 @@ class Smoothed:
 
     @staticmethod
     def of(config: FitConfig) -> "Smoothed":
-        """The second fit like the first, with half of its horizon (weights that were given one by one stay as they are)."""
-        if isinstance(config.weights, Custom):
+        """The second fit like the first, with half of its horizon, if its weights allow for that; two steps at least."""
+        try:
+            return Smoothed(config, replace(config, horizon=min(config.horizon, max(2, config.horizon // 2))))
+        except InputError:  # weights that were given one by one
             return Smoothed(config, config)
-        return Smoothed(config, replace(config, horizon=max(1, config.horizon // 2)))
 
     @property
     def horizon(self) -> int:
@@ -101,6 +102,7 @@ class Smoothed:
 
 
 SMOOTHED = Smoothed.of(DEFAULT)
+"""What `multistep.fit` does by itself."""
 
 Preset = Literal["default", "paper"]
 PRESETS: dict[Preset, FitConfig] = {"default": DEFAULT, "paper": PAPER}

@@ -169,7 +169,7 @@ def _check_data(train: Episodes, horizon: int) -> None:
     if num_short:
         warnings.warn(
             f"{num_short} of {len(train)} training episodes are shorter than the horizon of {horizon} steps and "
-            "take no part in training.",
+            "take no part in that fit.",
             stacklevel=3,
         )
     constant = train.constant_columns()

@@ -1,9 +1,10 @@
 """`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again; `learn`: that, or one fit alone."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,20 +28,29 @@ LEAST, MOST = 1e-4, 1.0
 """Deviations of noise that are looked for, as shares of each state's own deviation."""
 LEAST_STEPS = 5
 EPISODES_AT_ONCE = 32
+INTERRUPTED = "It was interrupted."
+PIECE_STEPS, OVERLAP = 4096, 200
+"""Longer episodes are smoothed in pieces of so many steps, and so many more on both sides."""
+
+
+class CannotSmooth(InputError):
+    """The noise cannot be told from the motion with these episodes and this model."""
 
 
 @dataclass(frozen=True)
 class SmoothedFit(Fit):
     """The second of two fits, or the first where there is a reason for no second."""
 
+    first: Fit
+    """The fit to the episodes as they were measured."""
     observer: Observer | None
     """The model of the first fit, and the noise on the measurements that it found; none if it could not look for it."""
     reason: str | None
-    """Why the first fit is the only one; none if there was a second."""
+    """Why the first fit is the result; none if the second is."""
 
     @property
     def is_second(self) -> bool:
-        """Whether there was a second fit, that of the model."""
+        """Whether the model is that of the second fit."""
         return self.reason is None
 
 
@@ -59,6 +69,8 @@ def learn(
             return fit_smoothed(train, valid, config, key=key, score=score, checkpoint=checkpoint)
         case FitConfig():
             return fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)
+        case _:
+            raise InputError(f"The configuration is {config!r}: give a FitConfig, or a Smoothed for two fits.")
 
 
 def fit_smoothed(
@@ -72,31 +84,36 @@ def fit_smoothed(
 ) -> SmoothedFit:
     """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured.
 
-    The first fit is that of `fit` with the same key. It is the only one where its model cannot take noise out: where in no
-    state the noise that it finds exceeds what it misses in one step.
+    The first fit is that of `fit` with the same key and checkpoint. It is the result where its model cannot take noise out:
+    where in no state the noise that it finds exceeds what it misses in one step. The second has a checkpoint beside it.
     """
+    first = fit(train, valid, config.measured, key=key, score=score, checkpoint=checkpoint)
 
-    def fit_to(episodes: Episodes, config: FitConfig, key: Key, part: str) -> Fit:
-        return fit(episodes, valid, config, key=key, score=score, checkpoint=_beside(checkpoint, part))
+    def only_first(reason: str, outcome: Outcome = first.outcome) -> SmoothedFit:
+        return SmoothedFit(first.model, first.history, outcome, first, observer, reason)
 
-    first = fit_to(train, config.measured, key, "measured")
-    if first.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
-        return _only(first, None, f"The outcome of the first fit: {first.outcome}.")
     observer = None
+    if first.outcome is Outcome.DIVERGED:
+        return only_first("The first fit diverged.")
+    if first.outcome is Outcome.INTERRUPTED:
+        return only_first(INTERRUPTED)
     try:
         with progress_spinner("taking the noise out of the episodes"):
             observer = fit_observer(first.model, train)
             if not _has_noise(observer, train):
-                return _only(first, observer, "The noise is less than the model misses in one step.")
+                return only_first("The noise is less than the model misses in one step.")
             smoothed = smooth(observer, train)
+        second_key, beside = jax.random.fold_in(key, 1), _beside(checkpoint)
+        second = fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=beside)
     except KeyboardInterrupt:
-        return replace(_only(first, None, "It was interrupted."), outcome=Outcome.INTERRUPTED)
-    except InputError as error:
-        return _only(first, observer, str(error))
-    second = fit_to(smoothed, config.smoothed, jax.random.fold_in(key, 1), "smoothed")
-    if second.outcome is Outcome.DIVERGED:
-        return _only(first, observer, "A fit to the smoothed episodes diverged.")
-    return SmoothedFit(second.model, second.history, second.outcome, observer, None)
+        return only_first(INTERRUPTED, Outcome.INTERRUPTED)
+    except CannotSmooth as error:
+        return only_first(str(error))
+    if second.outcome is Outcome.INTERRUPTED:
+        return only_first(INTERRUPTED, Outcome.INTERRUPTED)
+    if second.outcome is Outcome.DIVERGED or not _is_scored(second):
+        return only_first("Fitted to the smoothed episodes, the model diverged.")
+    return SmoothedFit(second.model, second.history, second.outcome, first, observer, None)
 
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
@@ -118,30 +135,52 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
 
     bounds = [(np.log(LEAST), np.log(MOST))] * len(first)
     # A smaller tolerance is lost in single precision: the line search then tries in vain.
-    found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5})
+    found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 100})
     if not np.isfinite(found.fun):
-        raise InputError("The model diverges on the episodes, so that their noise cannot be found: train it for longer.")
+        raise CannotSmooth("The model diverges on the episodes, so that their noise cannot be found: train it for longer.")
     return _observer(model, jnp.asarray(found.x, float), jnp.asarray(unit, float))
 
 
 def smooth(observer: Observer, episodes: Episodes) -> Episodes:
     """The episodes with the observer's best guess of every state in place of what was measured; a constant one stays."""
     states, constant = np.empty_like(episodes.states), np.ptp(episodes.states, axis=0) == 0
-    buckets = np.ceil(np.log2(episodes.lengths))
+    pieces = [piece for number in range(len(episodes)) for piece in _pieces(number, episodes[number])]
+    buckets = np.ceil(np.log2([len(piece.episode.actions) for piece in pieces]))
     for bucket in np.unique(buckets):  # padded to the longest of a bucket: few programs to compile, whatever the lengths
-        numbers = np.flatnonzero(buckets == bucket).tolist()
-        found = np.asarray(_smooth_padded(observer, *_padded([episodes[number] for number in numbers])))
-        for number, smoothed in zip(numbers, found, strict=True):
-            first, count = episodes.state_offsets[number], episodes.lengths[number] + 1
-            if not np.isfinite(smoothed[:count]).all():
-                raise InputError(f"The model diverges in episode {number} and cannot smooth it: train it for longer.")
-            states[first : first + count] = smoothed[:count]
+        together = [pieces[place] for place in np.flatnonzero(buckets == bucket)]
+        found = np.asarray(_smooth_padded(observer, *_padded([piece.episode for piece in together])))
+        for piece, smoothed in zip(together, found, strict=True):
+            if not np.isfinite(smoothed[: len(piece.episode.states)]).all():
+                raise CannotSmooth(f"The model diverges in episode {piece.number} and cannot smooth it: train it for longer.")
+            first = int(episodes.state_offsets[piece.number]) + piece.first
+            states[first + piece.kept.start : first + piece.kept.stop] = smoothed[piece.kept]
     return replace(episodes, states=np.where(constant, episodes.states, states))
 
 
-def _only(first: Fit, observer: Observer | None, reason: str) -> SmoothedFit:
-    """The first fit as the result."""
-    return SmoothedFit(first.model, first.history, first.outcome, observer, reason)
+class _Piece(NamedTuple):
+    """A part of an episode that is smoothed at once."""
+
+    number: int
+    episode: Episode
+    first: int
+    """Its first state in the episode."""
+    kept: slice
+    """Its states that know enough of what came before and after."""
+
+
+def _pieces(number: int, episode: Episode) -> Iterator[_Piece]:
+    """The episode, if it is long in pieces that overlap: what is kept of each is the whole episode."""
+    starts = range(0, max(1, len(episode.actions) - 2 * OVERLAP), PIECE_STEPS)
+    for first in starts:
+        end = first + PIECE_STEPS + 2 * OVERLAP
+        part = Episode(episode.states[first : end + 1], episode.actions[first:end])
+        last_kept = len(part.states) if first == starts[-1] else PIECE_STEPS + OVERLAP
+        yield _Piece(number, part, first, slice(0 if first == 0 else OVERLAP, last_kept))
+
+
+def _is_scored(fitted: Fit) -> bool:
+    """Whether the model predicts the validation episodes to a finite error."""
+    return fitted.best_epoch is not None and fitted.best_epoch.score > -math.inf
 
 
 def _has_noise(observer: Observer, episodes: Episodes) -> bool:
@@ -153,9 +192,9 @@ def _has_noise(observer: Observer, episodes: Episodes) -> bool:
 def _check_length(episodes: Episodes) -> None:
     steps = _usual_length(episodes)
     if steps < LEAST_STEPS:
-        raise InputError(
-            f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from motion: smooth "
-            f"episodes of {LEAST_STEPS} or more."
+        raise CannotSmooth(
+            f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from motion: that takes "
+            f"{LEAST_STEPS} steps."
         )
 
 
@@ -203,6 +242,6 @@ def _observer(model: AbstractModel, logs: Float[Array, " twice_state"], unit: St
     return Observer(model, measurement * unit, step * unit)
 
 
-def _beside(checkpoint: str | Path | None, part: str) -> Path | None:
-    """The checkpoint of one of the two fits."""
-    return None if checkpoint is None else Path(checkpoint).with_stem(f"{Path(checkpoint).stem}_{part}")
+def _beside(checkpoint: str | Path | None) -> Path | None:
+    """The checkpoint of the second fit."""
+    return None if checkpoint is None else Path(checkpoint).with_stem(f"{Path(checkpoint).stem}_smoothed")
