@@ -13,10 +13,10 @@ import pytest
 
 from multistep.errors import InputError
 from multistep.losses import Exponential
-from multistep.report.dynamic_figures import draw_dynamic, dynamic_table
+from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dynamic_table
 from multistep.selection.row_log import RowLog
 from multistep.studies.dynamic import ROWS, DynamicConfig, run_dynamic
-from multistep.studies.dynamic_tables import best_by_return, group_row
+from multistep.studies.dynamic_tables import best_by_return, group_row, verdicts
 from multistep.training import FitConfig, Smoothed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -66,6 +66,16 @@ def test_a_model_that_was_not_fitted_again_has_the_horizon_of_the_first_fit():
     both = Smoothed(FitConfig(horizon=40), FitConfig(horizon=20))
     horizons = [group_row(0.0, "default", both, [agent(1.0) | {"fitted_again": again}])["horizon"] for again in (False, True)]
     assert horizons == [40, 20]
+
+
+def test_the_sentence_names_filtered_observations_only_where_there_are_some():
+    sizes = {"sac_steps": 1, "epochs_of_paper_models": 2, "agents_per_model": 3}
+    rows = [group_row(0.0, name, MODEL, [agent(800.0)]) for name in ("one-step", "default, fitted once", "default")]
+    found = verdicts(rows)
+    assert found["default"] == {"0": 800.0}
+    assert "in the default model: 800 at 0 % noise; without the second fit" in dynamic_sentence(found | sizes)
+    noisy = verdicts([*rows, group_row(0.01, "default, filtered", MODEL, [agent() | {"returns_filtered": [700.0]}])])
+    assert "800 at 0 % noise; with filtered observations: 700 at 1 % noise; without" in dynamic_sentence(noisy | sizes)
 
 
 def test_the_command_of_the_page_runs_and_resumes(tmp_path):

@@ -16,12 +16,12 @@ def dynamic_sentence(summary: dict[str, Any]) -> str:
     def returns(name: str) -> str:
         return ", ".join(f"{value:.0f} at {_percent(noise)} noise" for noise, value in summary[name].items())
 
+    filtered = f"; with filtered observations: {returns('default_filtered')}" if summary["default_filtered"] else ""
     return (
         f"Mean return of agents in the one-step model: {returns('one_step')} (the paper: near "
         f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default model: "
-        f"{returns('default')}; with filtered observations: {returns('default_filtered')}; without the second fit to smoothed "
-        f"episodes: {returns('default_fitted_once')}. SAC took "
-        f"{summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were trained for "
+        f"{returns('default')}{filtered}; without the second fit to smoothed episodes: {returns('default_fitted_once')}. SAC "
+        f"took {summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were trained for "
         f"{summary['epochs_of_paper_models']} epochs; {summary['agents_per_model']} agent(s) per model."
     )
 

@@ -35,19 +35,17 @@ def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequen
 
 
 def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
-    """The paper's statements beside what was found, where there are returns for both sides."""
+    """The paper's statement beside what was found, by noise."""
 
-    def mean(variant: str, noise: float) -> float | None:
-        found = [row["return_mean"] for row in groups if row["variant"] == variant and row["noise"] == noise]
-        return found[0] if found else None
+    def means(variant: str) -> dict[str, float]:
+        return {f"{row['noise']:g}": row["return_mean"] for row in groups if row["variant"] == variant}
 
-    noises = sorted({row["noise"] for row in groups})
     return {
         "paper_one_step_without_noise": PAPER_ONE_STEP,
-        "one_step": {f"{noise:g}": mean(ONE_STEP, noise) for noise in noises},
-        "default_fitted_once": {f"{noise:g}": mean(OURS_ONCE, noise) for noise in noises},
-        "default": {f"{noise:g}": mean(OURS, noise) for noise in noises},
-        "default_filtered": {f"{noise:g}": mean(OURS_FILTERED, noise) for noise in noises},
+        "one_step": means(ONE_STEP),
+        "default_fitted_once": means(OURS_ONCE),
+        "default": means(OURS),
+        "default_filtered": means(OURS_FILTERED),
     }
 
 
