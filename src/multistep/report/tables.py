@@ -10,7 +10,7 @@ import polars as pl
 from rich.table import Column, Table
 
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
-WORSE = 0.01  # so much of a validation score is worth a remark
+WORSE = 0.05  # so much of a validation score is worth a remark: there are few validation episodes as a rule
 NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulator"}
 
 
