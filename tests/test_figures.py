@@ -150,6 +150,17 @@ def test_smoothing_figures():
         found = " | ".join(f"{float(row[name]):.3f}" for name in scores)
         start = f"| {row['dataset']} | {100 * float(row['noise']):g} % "
         assert f"{start}| {found} | {float(row['noise_left']):.2f} |" in page
+    least, most = (
+        [100 * float(row[name]) for row in rows if row["dataset"].startswith("cartpole")]
+        for name in ("noise_found_low", "noise_found_high")
+    )
+    assert f"added it finds {min(least):.0f} to {max(most):.0f} % in every state of Cartpole" in page
+    assert f"up to {max(100 * float(row['noise_found_high']) for row in rows):.0f} % of it in Swimmer" in page
+    for name in ("pd_failure", "energy_shaping", "ddp", "sac"):
+        once, twice = (summary(f"pendulum_{name}_{how}", "results") for how in ("once", "twice"))
+        again = f"{twice['model']['r2bar_100']:.3f}{'' if twice['fitted_again'] else ' (not fitted again)'}"
+        noise = ", ".join(f"{value:.2g}" for value in twice["measurement_noise"].values())
+        assert f"| `{name}` | {once['model']['r2bar_100']:.3f} | {again} | {noise} |" in page
 
 
 def fits(folder):
