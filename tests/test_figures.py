@@ -349,24 +349,24 @@ def test_figures_of_the_datasets():
 
 def test_dynamic_figures():
     page = (ROOT / "docs" / "dynamic.md").read_text()
-    with open(ROOT / "results" / "dynamic_quick" / "rows.csv") as file:
-        rows = list(csv.DictReader(file))
+    rows = results_rows("dynamic_quick")
+    assert len(rows) == 12 + 13  # one-step, four by R2, four uniform, one by return, ours once and twice, and filtered
     for row in rows:
         low, mean, high = (f"{float(row[f'return_{name}']):.0f}" for name in ("low", "mean", "high"))
-        model = f"{row['variant']}, horizon {row['horizon']} | {float(row['r2bar_50']):.3f}"
+        beta = f", {row['weights'].removeprefix('exponential:')}" if row["variant"].startswith("beta") else ""
+        model = f"{row['variant']}{beta} | {row['horizon']} | {float(row['r2bar_50']):.3f}"
         assert f"| {100 * float(row['noise']):g} % | {model} | {mean} ({low} to {high}) |" in page
     by_name = {(row["variant"], float(row["noise"])): f"{float(row['return_mean']):.0f}" for row in rows}
     assert f"without noise: {by_name['one-step', 0]} here" in page
-    assert f"it goes from {by_name['default', 0]} to {by_name['default', 0.01]}." in page
-    assert f"gives most of it back: {by_name['smoothed', 0.01]}," in page
-    filtered = by_name["smoothed, filtered", 0.01]
-    lost = round(float(by_name["smoothed, filtered", 0]) - float(filtered))
+    once, twice, filtered = (by_name[name, 0.01] for name in ("default, fitted once", "default", "default, filtered"))
+    assert by_name["default", 0] == by_name["default, fitted once", 0]
+    assert f"Fitted once, ours falls too, from {by_name['default', 0]} to {once}" in page
+    assert f"gives most of it back: {twice}," in page
+    lost = round(float(by_name["default", 0]) - float(filtered))
     assert f"state has {filtered}, and loses\n  {lost} points to the noise" in page
-    assert by_name["smoothed", 0] == by_name["default", 0]
-    assert f"acting in filtered states it has {filtered} with that noise (`multistep" in README
     best = [by_name[variant, noise] for noise in (0, 0.01) for variant in ("default", "one-step")]
     assert (
         f"a return of {best[0]} in the default model and {best[1]} in the one-step one, and {best[2]}\nand {best[3]}" in README
     )
-    complete = summary("dynamic_quick", "results")["complete"]
-    assert ("**Missing**" in page) is not complete
+    assert f"states it has {filtered} with that noise" in README
+    assert summary("dynamic_quick", "results")["complete"]
