@@ -27,18 +27,16 @@ def dynamic_sentence(summary: dict[str, Any]) -> str:
 
 
 def dynamic_table(out: Path) -> Table:
-    """One line per bar."""
-    table = Table("noise", "model", "horizon", "weights", "R2bar(50)", "return", "95 % interval", "episodes")
+    """One line per bar, within 80 columns."""
+    table = Table("noise", "model", "h", "R2bar(50)", "return (95 %)", "episodes")
     for row in _read(out).iter_rows(named=True):
-        interval = f"{row['return_low']:.0f} to {row['return_high']:.0f}" if row["episodes"] > 1 else ""
+        interval = f" ({row['return_low']:.0f} to {row['return_high']:.0f})" if row["episodes"] > 1 else ""
         table.add_row(
             _percent(row["noise"]),
-            row["variant"],
+            row["variant"] + (f", {_beta(row)}" if row["variant"].startswith("beta") else ""),
             str(row["horizon"]),
-            row["weights"],
             f"{row['r2bar_50']:.3f}",
-            f"{row['return_mean']:.0f}",
-            interval,
+            f"{row['return_mean']:.0f}{interval}",
             str(row["episodes"]) + (f", {row['lost']} agent(s) lost" if row["lost"] else ""),
         )
     return table
@@ -75,9 +73,12 @@ def _percent(noise: float | str) -> str:
 def _weights(row: dict[str, Any]) -> str:
     if row["variant"] == "one-step":
         return "one-step"
-    beta = row["weights"].removeprefix("exponential:")
-    named = {"beta by R2": f"R2: beta {beta}", "beta by return": f"return: beta {beta}"}
+    named = {"beta by R2": f"R2:\nbeta {_beta(row)}", "beta by return": f"return:\nbeta {_beta(row)}"}
     return named.get(row["variant"], str(row["variant"]).replace(", ", ",\n"))
+
+
+def _beta(row: dict[str, Any]) -> str:
+    return row["weights"].removeprefix("exponential:")
 
 
 def _read(out: Path) -> pl.DataFrame:
