@@ -358,6 +358,10 @@ def test_dynamic_figures():
         assert f"| {100 * float(row['noise']):g} % | {model} | {mean} ({low} to {high}) |" in page
     by_name = {(row["variant"], float(row["noise"])): f"{float(row['return_mean']):.0f}" for row in rows}
     assert f"without noise: {by_name['one-step', 0]} here" in page
+    several = [float(row["return_mean"]) for row in rows if float(row["noise"]) and row["horizon"] in ("2", "3", "4", "10")]
+    ends = f"the multi-step ones to between {min(several):.0f} and {max(several):.0f}"
+    assert f"falls to {by_name['one-step', 0.01]} and {ends}, most of them above" in page
+    assert f"reaches the default model's {by_name['default', 0]}" in page
     once, twice, filtered = (by_name[name, 0.01] for name in ("default, fitted once", "default", "default, filtered"))
     assert by_name["default", 0] == by_name["default, fitted once", 0]
     assert f"Fitted once, ours falls too, from {by_name['default', 0]} to {once}" in page
