@@ -47,7 +47,7 @@ def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
     if unsure := {name: most[name] for name in most if found[name] < most[name] / 2}:
         yield f"The data alone allow for up to {_named(unsure)}: if your sensors have that much, train for longer."
     if reason := summary.get("first_model_kept_because"):
-        yield f"It was not fitted again: {reason[0].lower()}{reason[1:]}"
+        yield f"The first model is kept: {reason[0].lower()}{reason[1:]}"
     if summary.get("fitted_again"):
         model, first = summary["model"], summary["first_fit"]
         yield f"It was fitted again to the episodes without that noise, with a horizon of {model['horizon']}."
