@@ -10,7 +10,7 @@ import polars as pl
 from rich.table import Column, Table
 
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
-WORSE = 0.05  # so much of a validation score is worth a remark: there are few validation episodes as a rule
+WORSE = 1.1  # so many times the variance left unexplained is worth a remark
 NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulator"}
 
 
@@ -51,9 +51,12 @@ def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
     if summary.get("fitted_again"):
         model, first = summary["model"], summary["first_fit"]
         yield f"It was fitted again to the episodes without that noise, with a horizon of {model['horizon']}."
-        if model["validation_score"] < first["validation_score"] - WORSE:
+        if 1 - model["validation_score"] > WORSE * (1 - first["validation_score"]):
             scores = f"{first['validation_score']:.3f} against {model['validation_score']:.3f}"
-            yield f"The first model was better on the validation episodes ({scores}): compare with --no-smooth."
+            yield (
+                f"The first model predicted the validation episodes better ({scores}): for the noise on them, or because it is "
+                "too poor to smooth with; compare with --no-smooth."
+            )
 
 
 def _named(values: dict[str, float]) -> str:

@@ -49,7 +49,7 @@ class FitFilesConfig:
     score_horizon: int = 100
     """Steps ahead to score (fewer if the test episodes are too short or too few)."""
     smooth: bool = True
-    """Where there is noise, take it out with the model and fit again, with half the horizon (the paper's preset fits once)."""
+    """Where there is noise, take it out with the model and fit again (the paper's preset fits once)."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")

@@ -86,9 +86,9 @@ class Smoothed:
 
     @staticmethod
     def of(config: FitConfig) -> "Smoothed":
-        """The second fit like the first, with half of its horizon, if its weights allow for that; two steps at least."""
+        """The second fit like the first, with half of its horizon, but not below 20, if its weights allow for that."""
         try:
-            return Smoothed(config, replace(config, horizon=min(config.horizon, max(2, config.horizon // 2))))
+            return Smoothed(config, replace(config, horizon=min(config.horizon, max(20, config.horizon // 2))))
         except InputError:  # weights that were given one by one
             return Smoothed(config, config)
 
