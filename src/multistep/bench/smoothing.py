@@ -35,7 +35,7 @@ class SmoothingBenchConfig:
     noise: tuple[float, ...] = (0.01, 0.02)
     """Noise scales, as shares of each state's range."""
     horizon: int = SMOOTHED.measured.horizon
-    """Horizon of the first fit; the second has half of it."""
+    """Horizon of the first fit; the second has half of it, but not below 20."""
     least_steps: int = SMOOTHED.measured.least_steps
     """Gradient steps of each fit at least."""
     epochs: int = SMOOTHED.measured.epochs
