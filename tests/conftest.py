@@ -7,7 +7,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 # Minutes each: they start first, so that no core waits for them at the end.
-LONGEST = ("test_readme.py", "test_docs.py", "test_cli.py", "test_agent.py", "test_bench.py", "test_planners.py")
+LONGEST = (
+    "test_readme.py",
+    "test_docs.py",
+    "test_cli.py",
+    "test_agent.py",
+    "test_bench.py",
+    "test_planners.py",
+)
 
 
 def pytest_collection_modifyitems(items):

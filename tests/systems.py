@@ -38,7 +38,9 @@ class ExplodingModel(AbstractModel):
         return jnp.asarray(1e30, state.dtype) * state
 
 
-def random_episodes(lengths, *, state_size=3, action_size=2, seed=0, rewards=False, dtype=np.float64) -> Episodes:
+def random_episodes(
+    lengths, *, state_size=3, action_size=2, seed=0, rewards=False, dtype=np.float64
+) -> Episodes:
     rng = np.random.default_rng(seed)
     return Episodes.of(
         [

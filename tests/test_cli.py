@@ -16,10 +16,21 @@ import pytest
 import safetensors.numpy
 
 import multistep as ms
-from multistep.studies.demo import DemoConfig
+from multistep.commands.demo import DemoConfig
 from systems import oscillator_episodes
 
-SMALL = ["--network.hidden-size", "16", "--epochs", "2", "--least-steps", "300", "--horizon", "5", "--batch-size", "32"]
+SMALL = [
+    "--network.hidden-size",
+    "16",
+    "--epochs",
+    "2",
+    "--least-steps",
+    "300",
+    "--horizon",
+    "5",
+    "--batch-size",
+    "32",
+]
 
 
 def run(*words, folder, code=0):
@@ -77,7 +88,9 @@ def test_fit_leaves_a_model_rows_and_a_picture(fitted, logs):
 
 def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
     noisy = oscillator_episodes(10, 60, noise=0.3)
-    noisy = replace(noisy, states=np.insert(noisy.states, 2, 7.0, axis=1), state_names=(*noisy.state_names, "still"))
+    noisy = replace(
+        noisy, states=np.insert(noisy.states, 2, 7.0, axis=1), state_names=(*noisy.state_names, "still")
+    )
     ms.save(noisy, logs / "noisy.npz")
     words = ["noisy.npz", *SMALL, "--score-horizon", 20]
     answer = run("fit", *words, "--out", "twice", folder=logs)
@@ -97,7 +110,9 @@ def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
     files = ("twice/checkpoint.safetensors", "once/checkpoint.safetensors")
     with jax.numpy_dtype_promotion("standard"):
         first, only = (safetensors.numpy.load_file(logs / name) for name in files)
-    assert all(np.array_equal(first[name], only[name]) for name in only)  # the first fit is the only one of the other
+    assert all(
+        np.array_equal(first[name], only[name]) for name in only
+    )  # the first fit is the only one of the other
 
 
 def test_the_same_command_again_takes_the_finished_fit(fitted, logs):
@@ -110,7 +125,9 @@ def test_the_same_command_again_takes_the_finished_fit(fitted, logs):
 
 def test_score_agrees_with_the_library(fitted, logs):
     out, _ = fitted
-    answer = run("score", out / "model.safetensors", "test.npz", "--score-horizon", 15, "--out", "scored", folder=logs)
+    answer = run(
+        "score", out / "model.safetensors", "test.npz", "--score-horizon", 15, "--out", "scored", folder=logs
+    )
     assert "over the next 15 steps" in answer.stdout
     summary = json.loads((logs / "scored" / "summary.json").read_text())
     with jax.numpy_dtype_promotion("standard"):  # a model in single precision on data in double
@@ -139,7 +156,11 @@ def test_fit_and_score_one_long_recording_with_the_paper_preset(logs):
     assert config["training"]["network"]["batch_norm"] is True
     assert config["training"]["weights"] == "exponential:0.5"
     assert config["smooth"] is False  # the paper fits once
-    assert json.loads((logs / "long" / "summary.json").read_text())["episodes"] == {"train": 7, "valid": 1, "test": 2}
+    assert json.loads((logs / "long" / "summary.json").read_text())["episodes"] == {
+        "train": 7,
+        "valid": 1,
+        "test": 2,
+    }
 
 
 @pytest.mark.parametrize(
@@ -153,18 +174,27 @@ def test_fit_and_score_one_long_recording_with_the_paper_preset(logs):
             "no column speed; it has episode, position, velocity, force",
         ),
         (["fit", "log_*.csv", *COLUMNS, "--weights", "0.5,0.6", "--horizon", "2"], "must sum to 1"),
-        (["fit", "log_*.csv", *COLUMNS, "--weights", "0.5,0.5", "--horizon", "3"], "2 weights for a horizon of 3"),
+        (
+            ["fit", "log_*.csv", *COLUMNS, "--weights", "0.5,0.5", "--horizon", "3"],
+            "2 weights for a horizon of 3",
+        ),
         (["fit", "log_*.csv", *COLUMNS, "--weights", "linear"], "write balanced"),
         (["fit", "log_*.csv", *COLUMNS, "--horizon", "500"], "shorter than the horizon of 500 steps"),
         (["fit", "log_*.csv", *COLUMNS, "--horizon", "0"], "must be 1 or more"),
         (["fit", "log_0.csv", *COLUMNS], "cannot be split into 3 parts"),
         (["score", "absent.safetensors", "test.npz"], "There is no model file"),
         (["score", "test.npz", "test.npz"], "damaged or not a .safetensors file"),
-        (["score", "fit/model.safetensors", "test.npz", "--states", "position"], "model has 2 state dimensions"),
+        (
+            ["score", "fit/model.safetensors", "test.npz", "--states", "position"],
+            "model has 2 state dimensions",
+        ),
         (["demo", "--episodes", "0"], "collect at least 1"),
         (["fit", "log_*.csv", *COLUMNS, "--preset", "nope"], "invalid choice 'nope'"),
         (["demo", "--noise", "-1"], "0 or more"),
-        (["fit", "log_*.csv", *COLUMNS, "--noise", "0.1", "0.2", "0.3"], "3 noise scales for 2 state dimensions"),
+        (
+            ["fit", "log_*.csv", *COLUMNS, "--noise", "0.1", "0.2", "0.3"],
+            "3 noise scales for 2 state dimensions",
+        ),
         (["reproduce", "linear", "--num-states", "0"], "at least one initial state"),
         (["reproduce", "sigmoid", "--num-samples", "7"], "at least 10 samples"),
         (["inspect", "nothing_*.csv", *COLUMNS], "No file matches the pattern nothing_*.csv"),
@@ -186,14 +216,29 @@ def test_another_fit_does_not_overwrite_a_checkpoint(fitted, logs):
 def test_notes_say_what_is_odd_in_the_data(logs):
     path = logs / "still.csv"
     path.write_text("x,mode,u\n" + "".join(f"{np.sin(t)},1,{np.cos(t)}\n" for t in range(100)))
-    words = ["--states", "x", "mode", "--actions", "u", *SMALL, "--cut", 10, "--least-steps", 1, "--out", "still"]
+    words = [
+        "--states",
+        "x",
+        "mode",
+        "--actions",
+        "u",
+        *SMALL,
+        "--cut",
+        10,
+        "--least-steps",
+        1,
+        "--out",
+        "still",
+    ]
     answer = run("fit", "still.csv", *words, folder=logs)
     assert "note: The training episodes never change in mode" in answer.stderr
 
 
 def test_inspect_says_what_is_in_the_files(logs):
     answer = run("inspect", "log_*.csv", *COLUMNS, "--out", "seen", folder=logs)
-    assert answer.stdout.startswith("10 episodes of 60 steps in 10 files, 600 steps in all; no value is missing.")
+    assert answer.stdout.startswith(
+        "10 episodes of 60 steps in 10 files, 600 steps in all; no value is missing."
+    )
     rows = {row["name"]: row for row in read_rows(logs / "seen" / "rows.csv")}
     states = np.concatenate([oscillator_episodes(10, 60, noise=0.01).states])
     np.testing.assert_allclose(float(rows["position"]["highest"]), states[:, 0].max())
@@ -205,7 +250,9 @@ def test_inspect_says_what_is_in_the_files(logs):
 
 def test_inspect_shows_what_a_fit_would_refuse(logs):
     """Missing values, a constant, the same column twice, a gap in time, an episode per id."""
-    rows = "".join(f"{t // 20},{t + 5 * (t > 30)},{'' if t == 7 else t},{2 * t},{2 * t},1\n" for t in range(40))
+    rows = "".join(
+        f"{t // 20},{t + 5 * (t > 30)},{'' if t == 7 else t},{2 * t},{2 * t},1\n" for t in range(40)
+    )
     (logs / "odd.csv").write_text("id,t,x,y,u,mode\n" + rows)
     words = ["--states", "x", "y", "mode", "--actions", "u", "--episode", "id", "--time", "t"]
     answer = run("inspect", "odd.csv", *words, "--out", "odd", folder=logs)
@@ -220,7 +267,8 @@ def test_inspect_shows_what_a_fit_would_refuse(logs):
 
 
 def test_inspect_takes_any_names_and_numbers(logs):
-    """Names that are numbers, units in brackets, formulas, the names of our own columns; a return that is not known."""
+    """Names that are numbers, units in brackets, formulas, the names of our own columns; a return that is not
+    known."""
     names = ["0", "pos [m]", "a$b_$", "step", "wide"]
     rows = "".join(f"{t},{t % 3},{t % 5},1,{1e200 * t},{'' if t == 3 else 1}\n" for t in range(30))
     (logs / "names.csv").write_text(",".join([*names, "r"]) + "\n" + rows)
@@ -231,7 +279,12 @@ def test_inspect_takes_any_names_and_numbers(logs):
 
 
 def test_convert_through_every_format_and_back(logs):
-    for source, target in (("test.npz", "a.parquet"), ("a.parquet", "b.hdf5"), ("b.hdf5", "./c-v0"), ("./c-v0", "d.npz")):
+    for source, target in (
+        ("test.npz", "a.parquet"),
+        ("a.parquet", "b.hdf5"),
+        ("b.hdf5", "./c-v0"),
+        ("./c-v0", "d.npz"),
+    ):
         answer = run("convert", source, target, folder=logs)
         assert f"3 episodes, 180 steps, are in {target}." in answer.stdout
     np.testing.assert_array_equal(ms.load(logs / "d.npz").states, ms.load(logs / "test.npz").states)
@@ -239,7 +292,17 @@ def test_convert_through_every_format_and_back(logs):
 
 def test_convert_adds_the_same_noise_every_time(logs):
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
-        run("convert", "test.npz", f"noisy_{name}.npz", "--noise", "0.1", "0", "--noise-seed", seed, folder=logs)
+        run(
+            "convert",
+            "test.npz",
+            f"noisy_{name}.npz",
+            "--noise",
+            "0.1",
+            "0",
+            "--noise-seed",
+            seed,
+            folder=logs,
+        )
     one, two, three = (ms.load(logs / f"noisy_{name}.npz").states for name in ("one", "two", "three"))
     clean = ms.load(logs / "test.npz").states
     np.testing.assert_array_equal(one, two)
@@ -247,7 +310,10 @@ def test_convert_adds_the_same_noise_every_time(logs):
     np.testing.assert_array_equal(one[:, 1], clean[:, 1])
     np.testing.assert_allclose((one - clean)[:, 0].std(), 0.1 * np.ptp(clean[:, 0]), rtol=0.2)
     there = (logs / "noisy_one.npz").read_bytes()
-    assert "noisy_one.npz is there already" in run("convert", "test.npz", "noisy_one.npz", folder=logs, code=2).stderr
+    assert (
+        "noisy_one.npz is there already"
+        in run("convert", "test.npz", "noisy_one.npz", folder=logs, code=2).stderr
+    )
     assert (logs / "noisy_one.npz").read_bytes() == there
     run("convert", "test.npz", "noisy_one.npz", "--overwrite", folder=logs)
     np.testing.assert_array_equal(ms.load(logs / "noisy_one.npz").states, clean)
@@ -266,15 +332,30 @@ def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
     assert listed.count("not collected") == 7 - shipped
     assert "25.3 +- 18.0" in listed
     seen = run("inspect", "cartpole/random", "--out", "seen_cartpole", folder=logs)
-    assert seen.stdout.startswith("50 episodes of 1000 steps in one file, 50000 steps in all; returns 25.32 +- 17.99")
+    assert seen.stdout.startswith(
+        "50 episodes of 1000 steps in one file, 50000 steps in all; returns 25.32 +- 17.99"
+    )
     assert "was there already" in run("collect", "cartpole/mixed_replay", folder=logs).stdout
     unknown = run("collect", "hopper/random", folder=logs, code=2)
     assert "choose one of cartpole/random" in unknown.stderr
 
 
 def test_interrupted_it_says_how_to_go_on_and_leaves_nothing_half_written(logs):
-    words = ["fit", "log_*.csv", *COLUMNS, *SMALL[:2], "--epochs", "2000", "--horizon", "5", "--out", "stopped"]
-    process = subprocess.Popen([sys.executable, "-m", "multistep", *words], cwd=logs, stderr=subprocess.PIPE, text=True)
+    words = [
+        "fit",
+        "log_*.csv",
+        *COLUMNS,
+        *SMALL[:2],
+        "--epochs",
+        "2000",
+        "--horizon",
+        "5",
+        "--out",
+        "stopped",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "multistep", *words], cwd=logs, stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and not (logs / "stopped" / "checkpoint.safetensors").exists():
         time.sleep(0.05)
     process.send_signal(2)
@@ -287,7 +368,8 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_nothing_half_written(logs):
 def test_demo_in_small(tmp_path):
     size = "--episodes 8 --steps 150 --score-horizon 30"
     fits = " ".join(
-        f"--{name}.network.hidden-size 16 --{name}.epochs 1 --{name}.least-steps 1" for name in ("one-step", "multi-step")
+        f"--{name}.network.hidden-size 16 --{name}.epochs 1 --{name}.least-steps 1"
+        for name in ("one-step", "multi-step")
     )
     answer = run("demo", *size.split(), *fits.split(), "--multi-step.horizon", 5, folder=tmp_path)
     assert answer.stdout.startswith("With 2% noise, the model trained through its own rollout explains")
@@ -297,7 +379,9 @@ def test_demo_in_small(tmp_path):
     for name in ("one_step", "multi_step", "ceiling"):
         mine = [float(row["r2"]) for row in rows if row["model"] == name]
         np.testing.assert_allclose(np.mean(mine), summary[name]["r2bar_30"])
-    assert summary["ceiling"]["r2bar_30"] > max(summary["one_step"]["r2bar_30"], summary["multi_step"]["r2bar_30"])
+    assert summary["ceiling"]["r2bar_30"] > max(
+        summary["one_step"]["r2bar_30"], summary["multi_step"]["r2bar_30"]
+    )
     assert summary["seconds"] > 0
     assert ms.load_model(out / "multi_step" / "model.safetensors").state_names[0] == "x"
 
@@ -318,7 +402,10 @@ def test_select_killed_in_the_middle_goes_on(logs):
     words = [*SELECT, *TINY, "--horizons", 1, 3, "--betas", 1, "--weights", "balanced", "--out", "selected"]
     rows = logs / "selected" / "fits.jsonl"
     process = subprocess.Popen(
-        [sys.executable, "-m", "multistep", *map(str, words)], cwd=logs, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-m", "multistep", *map(str, words)],
+        cwd=logs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     while not rows.exists() or rows.read_text().count("\n") < 2:
         assert process.poll() is None
@@ -343,7 +430,9 @@ def test_select_killed_in_the_middle_goes_on(logs):
         assert ms.score(model, test, horizon=5).r2bar() > 0.5
     # Fewer candidates in the same folder: nothing is run again, and another one may be the best.
     fewer = [*SELECT, *TINY, "--horizons", 1, "--out", "selected"]
-    assert run(*fewer, folder=logs).stdout.startswith("Of 1 candidates, horizon 1, network.hidden_size 16, epochs 2")
+    assert run(*fewer, folder=logs).stdout.startswith(
+        "Of 1 candidates, horizon 1, network.hidden_size 16, epochs 2"
+    )
     assert rows.read_text() == after
     run(*fewer, "--score-horizon", 15, folder=logs)  # the epoch is chosen by another score: another fit
     assert "holds another run" in run("reproduce", "static", "--out", "selected", folder=logs, code=2).stderr
@@ -351,7 +440,16 @@ def test_select_killed_in_the_middle_goes_on(logs):
 
 def test_ctrl_c_in_a_sweep_says_one_sentence(logs):
     """A terminal sends it to the workers too."""
-    words = [*SELECT, "--vary", "network.hidden_size=16", "epochs=100,101,102", "--horizons", 1, "--out", "interrupted"]
+    words = [
+        *SELECT,
+        "--vary",
+        "network.hidden_size=16",
+        "epochs=100,101,102",
+        "--horizons",
+        1,
+        "--out",
+        "interrupted",
+    ]
     rows = logs / "interrupted" / "fits.jsonl"
     process = subprocess.Popen(
         [sys.executable, "-m", "multistep", *map(str, words)],
@@ -394,7 +492,10 @@ def test_static_study_refuses_an_unknown_dataset(tmp_path):
 
 def test_a_reader_that_goes_away_is_no_error():
     process = subprocess.Popen(
-        [sys.executable, "-m", "multistep", "select", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "multistep", "select", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     process.stdout.close()  # as `head` does once it has its lines
     with process.stderr as errors:

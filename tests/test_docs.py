@@ -31,7 +31,9 @@ def folder(tmp_path, monkeypatch):
     for name in ("logs/a", "logs/b", "plant"):
         rows = (f"{t // 10},{t},{np.sin(t)},{np.cos(t)},{t % 3}\n" for t in range(40))
         (tmp_path / f"{name}.csv").write_text(header + "".join(rows))
-    (tmp_path / "two.csv").write_text("u1,u2,y1,y2,Ts,\n" + "".join(f"{t},{-t},{t % 5},{t % 7},,\n" for t in range(40)))
+    (tmp_path / "two.csv").write_text(
+        "u1,u2,y1,y2,Ts,\n" + "".join(f"{t},{-t},{t % 5},{t % 7},,\n" for t in range(40))
+    )
     return tmp_path
 
 
@@ -49,21 +51,30 @@ def test_the_commands_of_the_page_on_data(folder):
 def test_the_page_on_smoothing(tmp_path):
     """The command with a smaller training, the Python as it stands; on a plant whose noise is known."""
     for folder, noise in (("logs", 0.05), ("truth", 0)):
-        plant = replace(oscillator_episodes(12, 60, noise=noise), state_names=("x", "theta"), action_names=("u",))
+        plant = replace(
+            oscillator_episodes(12, 60, noise=noise), state_names=("x", "theta"), action_names=("u",)
+        )
         for number in range(len(plant)):
             ms.save(plant.take([number]), tmp_path / folder / f"{number}.csv")
     (words,) = commands("smoothing.md")
     small = ["--network.hidden-size", "32", "--horizon", "10", "--least-steps", "500"]
-    answer = subprocess.run([sys.executable, "-m", *words, *small], cwd=tmp_path, check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-m", *words, *small], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     summary = json.loads((tmp_path / "runs" / "smoothed" / "summary.json").read_text())
-    assert f"noise found on the measured states: x {summary['measurement_noise']['x']:.3g}, theta" in answer.stdout
+    assert (
+        f"noise found on the measured states: x {summary['measurement_noise']['x']:.3g}, theta"
+        in answer.stdout
+    )
     (block,) = re.findall(r"```python\n(.*?)```", (DOCS / "smoothing.md").read_text(), flags=re.DOTALL)
     block += (
         "\ntruth = ms.load('truth/*.csv', states=['x', 'theta'], actions=['u'])"
         "\ntruth = ms.split(truth, (0.7, 0.1, 0.2), key=jax.random.key(0))[2].states"
         "\nprint(*noise, *((states - truth).std() for states in (smoothed.states, test.states)))"
     )
-    answer = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     *noise, left, measured = map(float, answer.stdout.split())
     np.testing.assert_allclose([list(summary["measurement_noise"].values()), noise], 0.05, rtol=0.3)
     assert left < 0.7 * measured
@@ -72,10 +83,15 @@ def test_the_page_on_smoothing(tmp_path):
 def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
     """As written, but at the smallest scale."""
     page = commands("tractable-cases.md")
-    assert [words[:3] for words in page] == [["multistep", "reproduce", "linear"], ["multistep", "reproduce", "sigmoid"]]
+    assert [words[:3] for words in page] == [
+        ["multistep", "reproduce", "linear"],
+        ["multistep", "reproduce", "sigmoid"],
+    ]
     for words in page:
         words[words.index("--scale") + 1] = "smoke"
-        answer = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        answer = subprocess.run(
+            [sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
         assert "Figures, from the rows beside them" in answer.stdout
     assert (tmp_path / "runs" / "linear" / "loss.png").exists()
     assert (tmp_path / "runs" / "sigmoid" / "alphas.png").exists()
@@ -86,7 +102,9 @@ def test_the_commands_of_the_page_on_the_reproduction(tmp_path, monkeypatch):
     page = commands("reproduction.md")
     assert [words[:3] for words in page] == [["multistep", "reproduce", "static"]] * 2
     for words in page:
-        answer = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        answer = subprocess.run(
+            [sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
         assert "Table and figures, from the rows beside them" in answer.stdout
     rows = [(tmp_path / "runs" / name / "fits.jsonl").read_text().splitlines() for name in ("static", "part")]
     assert [len(lines) for lines in rows] == [16, 2 * 2 + 2]
@@ -96,7 +114,12 @@ def test_the_commands_of_the_page_on_the_reproduction(tmp_path, monkeypatch):
 
 def test_links_lead_somewhere():
     root = DOCS.parent
-    for page in (root / "README.md", root / "CONTRIBUTING.md", root / "bench" / "README.md", *DOCS.glob("*.md")):
+    for page in (
+        root / "README.md",
+        root / "CONTRIBUTING.md",
+        root / "bench" / "README.md",
+        *DOCS.glob("*.md"),
+    ):
         for link in re.findall(r"\]\(([^)#]+)", page.read_text()):
             assert link.startswith("https://") or (page.parent / link).exists(), f"{page.name}: {link}"
     for path in re.findall(r"`(tests/[\w/.]+)`", "".join(page.read_text() for page in DOCS.glob("*.md"))):
@@ -123,7 +146,9 @@ def test_the_commands_of_the_page_on_selection(walks):
     page = commands("selection.md")
     assert [words[1] for words in page] == ["select", "select"]
     small = ["--vary", "network.hidden_size=8", "epochs=1", "least_steps=20"]
-    for words, fewer in zip(page, (["--horizons", "1", "4", "--betas", "1"], ["--horizons", "1", "3"]), strict=True):
+    for words, fewer in zip(
+        page, (["--horizons", "1", "4", "--betas", "1"], ["--horizons", "1", "3"]), strict=True
+    ):
         command = [sys.executable, "-m", *words, *fewer, *small]
         answer = subprocess.run(command, cwd=walks, check=True, capture_output=True, text=True)
         assert "has the highest mean R2bar(31) over the held-out folds" in answer.stdout
@@ -149,7 +174,13 @@ def test_the_programs_of_the_page_on_selection(walks):
         (walks / name).write_text(program)
         environment = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}"}
         answer = subprocess.run(
-            [sys.executable, name], cwd=walks, env=environment, check=True, capture_output=True, text=True, timeout=300
+            [sys.executable, name],
+            cwd=walks,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
         assert answer.stdout.startswith("FitConfig(")
     assert len((commands / "jobs").read_text().split()) == 2
@@ -173,12 +204,20 @@ def test_the_commands_of_the_page_on_agents(tmp_path):
             [sys.executable, "-m", *words, *small], cwd=tmp_path, check=True, capture_output=True, text=True
         )
     assert "over 2 episodes of cartpole" in answer.stdout
-    assert (tmp_path / "runs" / "evaluate" / "first_episode.png").exists() or "No pictures can be drawn here" in answer.stdout
+    assert (
+        tmp_path / "runs" / "evaluate" / "first_episode.png"
+    ).exists() or "No pictures can be drawn here" in answer.stdout
     assert (tmp_path / "runs" / "plan" / "plan.png").exists()
 
 
 def test_the_program_of_the_page_on_agents(tmp_path):
     program = "\n".join(python_blocks("agents.md"))
-    program += "\nassert action.shape == (1,) and abs(action[0]) <= 2 and agent.num_timesteps == other.num_timesteps == 1000"
-    program += "\nassert states.shape == (100, 2) and rewards.shape == (100,) and env.action_space.high.max() > 1.9\n"
+    program += (
+        "\nassert action.shape == (1,) and abs(action[0]) <= 2 and agent.num_timesteps == "
+        "other.num_timesteps == 1000"
+    )
+    program += (
+        "\nassert states.shape == (100, 2) and rewards.shape == (100,) and env.action_space.high.max() > "
+        "1.9\n"
+    )
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True)

@@ -59,31 +59,55 @@ def test_files_figures():
 def test_tractable_figures():
     page = (ROOT / "docs" / "tractable-cases.md").read_text()
     linear, sigmoid, bench = summary("linear", "results"), summary("sigmoid", "results"), summary("sigmoid")
-    labels = {"bias": "bias, mean over parameters", "absolute_bias": "its size, mean over parameters", "variance": "variance"}
+    labels = {
+        "bias": "bias, mean over parameters",
+        "absolute_bias": "its size, mean over parameters",
+        "variance": "variance",
+    }
     for name, label in labels.items():
-        assert f"| {label} | {' | '.join(f'{row[name]:.4f}' for row in linear['at_largest_noise'].values())} |" in page
+        assert (
+            f"| {label} | {' | '.join(f'{row[name]:.4f}' for row in linear['at_largest_noise'].values())} |"
+            in page
+        )
     one, averaging = linear["two_steps_over_one_step"], linear["two_steps_over_averaging"]
     below, above = averaging["below_half"], averaging["above_half"]
     text = " ".join(page.split())
     assert (
-        f"a ratio of {one['simulated']:.2f} at noise 0.1, mean over the parameters; {one['first_order']:.2f} to first" in text
+        f"a ratio of {one['simulated']:.2f} at noise 0.1, mean over the parameters; {one['first_order']:.2f} "
+        "to first" in text
     )
-    assert f"{below['simulated']:.2f} times that of averaging for parameters below 1/2 and {above['simulated']:.2f}" in text
+    assert (
+        f"{below['simulated']:.2f} times that of averaging for parameters below 1/2 and "
+        f"{above['simulated']:.2f}" in text
+    )
     assert f"({below['first_order']:.2f} and {above['first_order']:.2f} to first order)" in text
     for noise in (0.2, 0.4, 0.6):
         distances = sigmoid["minima_distance"][f"noise {noise}"].values()
-        assert f"| {noise:.0%} | {' | '.join(f'{distance:.2f}' for distance in distances)} |".replace("%", " %") in page
+        assert (
+            f"| {noise:.0%} | {' | '.join(f'{distance:.2f}' for distance in distances)} |".replace("%", " %")
+            in page
+        )
     assert f"{sigmoid['minima_at_edge']} of 120 minima are at the edge" in text
-    assert f"takes {bench['program_seconds']:.1f} seconds on one core, {bench['faster_than_torch']:.0f} times" in page
+    assert (
+        f"takes {bench['program_seconds']:.1f} seconds on one core, {bench['faster_than_torch']:.0f} times"
+        in page
+    )
     assert bench["largest_difference"] < 1e-5
     each, ratio = bench["torch_seconds_each"], bench["faster_than_torch"]
-    assert f"{bench['program_seconds']:.1f} s in all against {each:.2f} s each, {ratio:.0f} times the speed" in BENCH
+    assert (
+        f"{bench['program_seconds']:.1f} s in all against {each:.2f} s each, {ratio:.0f} times the speed"
+        in BENCH
+    )
     with open(ROOT / "results" / "sigmoid" / "alphas.csv") as file:
         rows = {(row["measure"], float(row["alpha"])): row for row in csv.DictReader(file)}
     for alpha in (0, 0.25, 0.5, 0.75, 1):
-        values = " | ".join(f"{float(rows[measure, alpha]['value']):.4f}" for measure in ("one_step", "two_step", "mean"))
+        values = " | ".join(
+            f"{float(rows[measure, alpha]['value']):.4f}" for measure in ("one_step", "two_step", "mean")
+        )
         assert f"| {alpha:g} | {values} |" in page
-    best = {seed: summary(f"sigmoid_seed_{seed}", "results")["best_alpha"] for seed in (1, 2, 3)} | {0: sigmoid["best_alpha"]}
+    best = {seed: summary(f"sigmoid_seed_{seed}", "results")["best_alpha"] for seed in (1, 2, 3)} | {
+        0: sigmoid["best_alpha"]
+    }
     assert [best[seed]["mean"] for seed in range(4)] == [0.75, 0.5, 0.5, 0.5]
     assert [best[seed]["one_step"] for seed in range(4)] == [0.75, 0.5, 0.5, 0.75]
 
@@ -118,7 +142,8 @@ def test_search_figures():
     rows = results_rows("search", "bench")
     for row in rows:
         found = [
-            f"{float(row[f'{name}_mean']):.3f} ± {float(row[f'{name}_deviation']):.3f}, horizon {row[f'{name}_horizon']}, "
+            f"{float(row[f'{name}_mean']):.3f} ± {float(row[f'{name}_deviation']):.3f}, horizon "
+            f"{row[f'{name}_horizon']}, "
             f"beta {row[f'{name}_weights'].removeprefix('exponential:')}"
             for name in ("grid", "halving")
         ]
@@ -138,7 +163,10 @@ def test_search_figures():
     ]
     assert len(grid) == 123
     full = sum(row["seconds"] for row in grid if (row["horizon"], row["weights"]) == (10, "exponential:1.5"))
-    assert f"it was {(short + full) / sum(row['seconds'] for row in grid):.2f} of the grid's with 1 % noise" in page
+    assert (
+        f"it was {(short + full) / sum(row['seconds'] for row in grid):.2f} of the grid's with 1 % noise"
+        in page
+    )
 
 
 def test_smoothing_figures():
@@ -146,7 +174,9 @@ def test_smoothing_figures():
     rows = results_rows("smoothing", "bench")
     assert len(rows) == 6
     for row in rows:
-        scores = [f"{fitted}_r2bar_{what}" for what in ("noiseless", "noisy") for fitted in ("measured", "smoothed")]
+        scores = [
+            f"{fitted}_r2bar_{what}" for what in ("noiseless", "noisy") for fitted in ("measured", "smoothed")
+        ]
         found = " | ".join(f"{float(row[name]):.3f}" for name in scores)
         start = f"| {row['dataset']} | {100 * float(row['noise']):g} % "
         assert f"{start}| {found} | {float(row['noise_left']):.2f} |" in page
@@ -183,7 +213,9 @@ def test_static_figures():
         cells = [row for row in csv.DictReader(file) if (row["preset"], row["horizon"]) == ("paper", "1")]
     assert len(cells) == 9
     for name in {cell["dataset"] for cell in cells}:
-        own = sorted((cell for cell in cells if cell["dataset"] == name), key=lambda cell: float(cell["noise"]))
+        own = sorted(
+            (cell for cell in cells if cell["dataset"] == name), key=lambda cell: float(cell["noise"])
+        )
         ours, paper = (
             " | ".join(f"{1000 * float(cell[mean]):.0f} ± {1000 * float(cell[spread]):.0f}" for cell in own)
             for mean, spread in (("mean", "deviation"), ("paper", "paper_deviation"))
@@ -197,7 +229,11 @@ def test_static_figures():
         assert f"| {epochs} epochs | {' | '.join(scores)} |" in page
     assert f"| our episodes | {' | '.join(by_epochs[30][1:])} |" in page
     for seed in (1, 2):
-        others = [thousandths(row) for noise in (1, 2) for row in results_rows(f"other_episodes_{seed}_noise_{noise}")]
+        others = [
+            thousandths(row)
+            for noise in (1, 2)
+            for row in results_rows(f"other_episodes_{seed}_noise_{noise}")
+        ]
         assert f"| seed {seed} | {' | '.join(others)} |" in page
     networks = {}
     for row in results_rows("swimmer_variations"):
@@ -205,7 +241,10 @@ def test_static_figures():
         networks[network["dropout"], network["batch_norm"], network["activation"]] = thousandths(row)
     text = " ".join(page.split())
     assert f"with dropout and batch norm, as in the paper, {networks[0.1, True, 'relu']}; " in text
-    assert f"without dropout {networks[0.0, True, 'relu']}; without either {networks[0.0, False, 'relu']}, and " in text
+    assert (
+        f"without dropout {networks[0.0, True, 'relu']}; without either {networks[0.0, False, 'relu']}, and "
+        in text
+    )
     assert f"{networks[0.0, False, 'tanh']} with tanh" in text
     longer, _ = (thousandths(row) for row in results_rows("swimmer_training_length"))  # the best first
     ours, others, swimmer = (
@@ -219,8 +258,8 @@ def test_static_figures():
     found = summary("static", "results")
     assert len(found["one_step_as_in_paper"]) == 2
     assert (
-        "**Missing** at this scale: the other multi-step cells and betas of Swimmer and HalfCheetah random, and the other five"
-        in text
+        "**Missing** at this scale: the other multi-step cells and betas of Swimmer and HalfCheetah random, "
+        "and the other five" in text
     )
     assert len(found["datasets_without_rows"]) == 5
 
@@ -242,7 +281,9 @@ def test_figures_of_the_multi_step_cells():
     for noise in ("0.0", "0.01", "0.02"):
         noisy = sorted((row for row in cells if row["noise"] == noise), key=lambda row: int(row["horizon"]))
         (default,) = (row for row in every if (row["preset"], row["noise"]) == ("default", noise))
-        ours = " | ".join([*(cell(row, "mean", "deviation", "weights") for row in noisy), thousandths(default)])
+        ours = " | ".join(
+            [*(cell(row, "mean", "deviation", "weights") for row in noisy), thousandths(default)]
+        )
         paper = " | ".join(cell(row, "paper", "paper_deviation", "paper_beta") for row in noisy)
         label = f"{100 * float(noise):g} %"
         assert f"| {label} | ours | {ours} | {1000 * float(noisy[0]['ceiling']):.0f} |\n" in page
@@ -258,20 +299,37 @@ def test_figures_of_the_multi_step_cells():
     ]
     changes = {"0.01": 0.0, "0.02": 0.0}
     with open(ROOT / "results" / "static" / "candidates.csv") as file:
-        large = [row for row in csv.DictReader(file) if row["preset"] == "paper" and float(row["beta"] or 0) >= 2]
+        large = [
+            row for row in csv.DictReader(file) if row["preset"] == "paper" and float(row["beta"] or 0) >= 2
+        ]
     for noise in changes:
         for horizon in ("2", "3", "4", "10"):
-            scores = [float(row["mean"]) for row in large if (row["noise"], row["horizon"]) == (noise, horizon)]
+            scores = [
+                float(row["mean"]) for row in large if (row["noise"], row["horizon"]) == (noise, horizon)
+            ]
             assert len(scores) == 4
             changes[noise] = max(changes[noise], max(scores) - min(scores))
-    assert "at most\n{:.0f} points with 1 % noise and {:.0f} with 2 %".format(*(1000 * c for c in changes.values())) in page
-    growing = [f"{float(row['beta']):g}" for row in sorted(cells, key=lambda row: row["noise"]) if row["horizon"] == "10"]
+    assert (
+        "at most\n{:.0f} points with 1 % noise and {:.0f} with 2 %".format(
+            *(1000 * c for c in changes.values())
+        )
+        in page
+    )
+    growing = [
+        f"{float(row['beta']):g}"
+        for row in sorted(cells, key=lambda row: row["noise"])
+        if row["horizon"] == "10"
+    ]
     assert "the best beta grows with the noise, {}, {} and {};".format(*growing) in page
 
 
 def test_figures_of_the_gains_that_the_paper_highlights():
     page = (ROOT / "docs" / "reproduction.md").read_text()
-    rows = [row for row in results_rows("static") if row["preset"] == "paper" and row["dataset"] != "cartpole/random"]
+    rows = [
+        row
+        for row in results_rows("static")
+        if row["preset"] == "paper" and row["dataset"] != "cartpole/random"
+    ]
     one_step = {(row["dataset"], row["noise"]): row for row in rows if row["horizon"] == "1"}
     cells = [row for row in rows if row["horizon"] != "1"]
     assert all(row["highlighted"] == "true" for row in cells)
@@ -281,7 +339,9 @@ def test_figures_of_the_gains_that_the_paper_highlights():
     for row in cells:
         name = f"| {row['dataset']} | {100 * float(row['noise']):g} % | {row['horizon']} "
         ours = f"| {thousandths(row)} [{float(row['beta']):g}] | {row['betas']} of {row['betas_in_all']} "
-        gain, low, high = (f"{1000 * float(row[key]):.0f}" for key in ("gain_all", "gain_all_low", "gain_all_high"))
+        gain, low, high = (
+            f"{1000 * float(row[key]):.0f}" for key in ("gain_all", "gain_all_low", "gain_all_high")
+        )
         paper = float(row["paper"]) - float(one_step[row["dataset"], row["noise"]]["paper"])
         assert f"{name}{ours}| {gain} ({low} to {high}) | {1000 * paper:.0f} |" in page
 
@@ -293,16 +353,24 @@ def test_figures_of_the_quick_static_study():
     significant = sum(float(row["gain_all_low"]) > 0 for row in noisy)
     positive = sum(float(row["gain_all"]) > 0 for row in noisy)
     assert (
-        f"At horizon 10 the gain is significant in {significant} of {len(noisy)} noisy cells, and above 0 in {positive}."
-        in page
+        f"At horizon 10 the gain is significant in {significant} of {len(noisy)} noisy cells, and above 0 in "
+        f"{positive}." in page
     )
 
     def from_to(dataset, of):
-        return " to ".join(f"{1000 * float(rows[dataset, '0.02', horizon][of]):.0f}" for horizon in ("1", "10"))
+        return " to ".join(
+            f"{1000 * float(rows[dataset, '0.02', horizon][of]):.0f}" for horizon in ("1", "10")
+        )
 
-    mixed, full = ([from_to(f"cartpole/{name}", of) for of in ("mean", "paper")] for name in ("mixed_replay", "full_replay"))
+    mixed, full = (
+        [from_to(f"cartpole/{name}", of) for of in ("mean", "paper")]
+        for name in ("mixed_replay", "full_replay")
+    )
     text = " ".join(page.split())
-    assert f"from {mixed[0]} on `mixed_replay` (the paper: {mixed[1]}) and from {full[0]} on `full_replay` ({full[1]})" in text
+    assert (
+        f"from {mixed[0]} on `mixed_replay` (the paper: {mixed[1]}) and from {full[0]} on `full_replay` "
+        f"({full[1]})" in text
+    )
     medium = rows["halfcheetah/medium", "0.0", "1"]
     paper = f"{1000 * float(medium['paper']):.0f} ± {1000 * float(medium['paper_deviation']):.0f}"
     assert f"{thousandths(medium)} against {paper} for one step without noise" in page
@@ -313,7 +381,8 @@ def test_figures_of_the_quick_static_study():
     found = summary("static_quick", "results")
     both, lost = found["gain_significant_in_both"], found["gain_significant_in_paper_only"]
     counted = (
-        f"Of the {len(both) + len(lost)} noisy cells with a gain that the paper highlights {len(both)} are significant here"
+        f"Of the {len(both) + len(lost)} noisy cells with a gain that the paper highlights {len(both)} are "
+        "significant here"
     )
     swimmer = sum(name.startswith("swimmer/random") for name in lost)
     assert f"{counted}; of the {len(lost)} others {swimmer} are on Swimmer random" in text
@@ -343,14 +412,19 @@ def test_figures_of_the_datasets():
         spread = f"{about['return_mean']:.1f} ± {about['return_deviation']:.1f}"
         assert f"| `{name}` | {spread} | {planned.min():.0f} to {planned.max():.0f} |" in page
         if name == "swimmer/mixed_replay":
-            assert f"up and down, {planned.mean():.0f} on average over {len(planned)} episodes, three of them" in page
+            assert (
+                f"up and down, {planned.mean():.0f} on average over {len(planned)} episodes, three of them"
+                in page
+            )
             assert ((planned < 0) | (planned > 50)).sum() == 3
 
 
 def test_dynamic_figures():
     page = (ROOT / "docs" / "dynamic.md").read_text()
     rows = results_rows("dynamic_quick")
-    assert len(rows) == 12 + 13  # one-step, four by R2, four uniform, one by return, ours once and twice, and filtered
+    assert (
+        len(rows) == 12 + 13
+    )  # one-step, four by R2, four uniform, one by return, ours once and twice, and filtered
     for row in rows:
         low, mean, high = (f"{float(row[f'return_{name}']):.0f}" for name in ("low", "mean", "high"))
         beta = f", {row['weights'].removeprefix('exponential:')}" if row["variant"].startswith("beta") else ""
@@ -358,11 +432,17 @@ def test_dynamic_figures():
         assert f"| {100 * float(row['noise']):g} % | {model} | {mean} ({low} to {high}) |" in page
     by_name = {(row["variant"], float(row["noise"])): f"{float(row['return_mean']):.0f}" for row in rows}
     assert f"without noise: {by_name['one-step', 0]} here" in page
-    several = [float(row["return_mean"]) for row in rows if float(row["noise"]) and row["horizon"] in ("2", "3", "4", "10")]
+    several = [
+        float(row["return_mean"])
+        for row in rows
+        if float(row["noise"]) and row["horizon"] in ("2", "3", "4", "10")
+    ]
     ends = f"the multi-step ones to between {min(several):.0f} and {max(several):.0f}"
     assert f"falls to {by_name['one-step', 0.01]} and {ends}, most of them above" in page
     assert f"reaches the default model's {by_name['default', 0]}" in page
-    once, twice, filtered = (by_name[name, 0.01] for name in ("default, fitted once", "default", "default, filtered"))
+    once, twice, filtered = (
+        by_name[name, 0.01] for name in ("default, fitted once", "default", "default, filtered")
+    )
     assert by_name["default", 0] == by_name["default, fitted once", 0]
     assert f"Fitted once, ours falls too, from {by_name['default', 0]} to {once}" in page
     assert f"gives most of it back: {twice}," in page
@@ -370,7 +450,8 @@ def test_dynamic_figures():
     assert f"state has {filtered}, and loses\n  {lost} points to the noise" in page
     best = [by_name[variant, noise] for noise in (0, 0.01) for variant in ("default", "one-step")]
     assert (
-        f"a return of {best[0]} in the default model and {best[1]} in the one-step one, and {best[2]}\nand {best[3]}" in README
+        f"a return of {best[0]} in the default model and {best[1]} in the one-step one, and {best[2]}\nand "
+        f"{best[3]}" in README
     )
     assert f"states it has {filtered} with that noise" in README
     assert summary("dynamic_quick", "results")["complete"]

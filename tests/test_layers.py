@@ -70,7 +70,9 @@ def wrong_arrows(files: dict[Path, set[str]]) -> list[str]:
 
 
 def test_every_import_points_to_an_earlier_layer():
-    files = {path: imports_of(path) for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.stem in RANK}
+    files = {
+        path: imports_of(path) for path in SOURCE.rglob("*.py") if path.parent != SOURCE or path.stem in RANK
+    }
     assert len(files) > 20
     assert wrong_arrows(files) == []
 
@@ -87,5 +89,9 @@ def test_an_arrow_the_wrong_way_is_found():
 
 def test_tests_mirror_the_source():
     """Each folder of tests is named after a folder of the source."""
-    folders = {path.name for path in Path(__file__).parent.iterdir() if path.is_dir() and not path.name.startswith("_")}
+    folders = {
+        path.name
+        for path in Path(__file__).parent.iterdir()
+        if path.is_dir() and not path.name.startswith("_")
+    }
     assert folders <= {path.name for path in SOURCE.iterdir()}

@@ -16,7 +16,9 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason="the measured data are
 def test_cascaded_tanks_as_they_are(tmp_path):
     columns = ["--states", "y=yEst,yVal", "--actions", "u=uEst,uVal"]
     seen = run("inspect", DATA / "cascaded_tanks.csv", *columns, "--out", "seen", folder=tmp_path)
-    assert seen.stdout.startswith("2 episodes of 1023 steps in one file, 2046 steps in all; no value is missing.")
+    assert seen.stdout.startswith(
+        "2 episodes of 1023 steps in one file, 2046 steps in all; no value is missing."
+    )
     run("fit", DATA / "cascaded_tanks.csv", *columns, *SMALL, "--cut", 100, "--out", "fit", folder=tmp_path)
     assert (tmp_path / "fit" / "model.safetensors").exists()
     unnamed = run("fit", DATA / "cascaded_tanks.csv", folder=tmp_path, code=2)

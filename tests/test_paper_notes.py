@@ -110,25 +110,36 @@ def test_cartpole_reward():
         action = rng.uniform(-1, 1, 1)
         after, reward, *_ = environment.step(action)
         for errors, seen in ((ours, after), (printed, after[[0, 1, 2, 4, 3]])):
-            errors.append(abs(float(CARTPOLE.reward(jnp.asarray(after), jnp.asarray(action), jnp.asarray(seen))) - reward))
+            errors.append(
+                abs(
+                    float(CARTPOLE.reward(jnp.asarray(after), jnp.asarray(action), jnp.asarray(seen)))
+                    - reward
+                )
+            )
     assert max(ours) < 1e-12
     assert max(printed) > 0.3
 
 
 @pytest.mark.parametrize(
-    ("task", "mean_r2", "printed_r2"), [(SWIMMER, 0.998, 0.90), (HALFCHEETAH, 0.92, 0.20)], ids=["swimmer", "halfcheetah"]
+    ("task", "mean_r2", "printed_r2"),
+    [(SWIMMER, 0.998, 0.90), (HALFCHEETAH, 0.92, 0.20)],
+    ids=["swimmer", "halfcheetah"],
 )
 def test_locomotion_rewards(task, mean_r2, printed_r2):
     episodes = task.collect_random(20, key=jax.random.key(0))
     parts = [episodes[number] for number in range(20)]
-    before, after = (np.concatenate([part.states[where] for part in parts]) for where in (slice(-1), slice(1, None)))
+    before, after = (
+        np.concatenate([part.states[where] for part in parts]) for where in (slice(-1), slice(1, None))
+    )
 
     def r2(first, last):
         errors = np.asarray(jax.vmap(task.reward)(first, episodes.actions, last)) - episodes.rewards
         return 1 - np.mean(errors**2) / np.var(episodes.rewards)
 
     np.testing.assert_allclose(r2(before, after), mean_r2, atol=0.015)
-    np.testing.assert_allclose(r2(before, before), printed_r2, atol=0.06)  # as printed: the velocity before the step
+    np.testing.assert_allclose(
+        r2(before, before), printed_r2, atol=0.06
+    )  # as printed: the velocity before the step
 
 
 def test_weight_in_several_dimensions():

@@ -20,7 +20,7 @@ def blocks(language):
 
 
 # Other tests run beside it: two threads on a core that is taken nearly double its time.
-ONE_THREAD = "from multistep.process import use_one_thread\nuse_one_thread()\n"
+ONE_THREAD = "from multistep.runs.process import use_one_thread\nuse_one_thread()\n"
 TRUE_PENDULUM = """
 import jax.numpy as jnp
 from multistep.dynamics import AbstractModel
@@ -37,7 +37,9 @@ print(ms.score(Pendulum(), test, horizon=100).r2bar())
 def test_the_example_needs_no_data_and_comes_near_the_true_pendulum(tmp_path):
     (example,) = blocks("python")
     program = ONE_THREAD + example + TRUE_PENDULUM
-    answer = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     learned, true = map(float, answer.stdout.split())
     assert true - 0.05 < learned < true + 0.05
 
@@ -48,14 +50,21 @@ def logs(tmp_path):
     for folder in ("logs", "new_logs"):
         for number in range(10):
             steps = rng.standard_normal((41, 2)).cumsum(axis=0)
-            episodes = ms.Episodes.of([(steps, rng.standard_normal((40, 1)))], state_names=["x", "theta"], action_names=["u"])
+            episodes = ms.Episodes.of(
+                [(steps, rng.standard_normal((40, 1)))], state_names=["x", "theta"], action_names=["u"]
+            )
             ms.save(episodes, tmp_path / folder / f"{number}.csv")
     return tmp_path
 
 
 def test_the_commands_run_on_logs_like_those(logs):
     """As written, but for a smaller network, so that it takes seconds."""
-    commands = [shlex.split(line) for block in blocks("sh") for line in block.splitlines() if line.startswith("multistep ")]
+    commands = [
+        shlex.split(line)
+        for block in blocks("sh")
+        for line in block.splitlines()
+        if line.startswith("multistep ")
+    ]
     assert [words[1] for words in commands] == ["inspect", "fit", "score"]
     for words in commands:
         small = SMALL if words[1] == "fit" else []

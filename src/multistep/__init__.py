@@ -78,16 +78,17 @@ def fit(
     score: _Score = R2Bar(50),  # noqa: B008 - frozen
     checkpoint: str | Path | None = None,
 ) -> Fit:
-    """Train a model on `train`; keep it as it was when it predicted `valid` best, by default over 50 steps ahead.
+    """Train a model on `train`; keep it as it was when it predicted `valid` best, by default over 50 steps
+    ahead.
 
     ```python
     fit = ms.fit(train, valid, key=jax.random.key(0))
     fit.model.rollout(state, actions)
     ```
-    If there is noise on the states of `train`, it is taken out with the model, which is then fitted again: `fit.observer` has
-    what was found, and `fit.reason` why it was fitted once if so. With a `FitConfig` it is fitted once in any case, to the
-    states as they were measured. A fit that diverges or is interrupted (Ctrl-C) returns what it has and says so in
-    `fit.outcome`. With a `checkpoint` file (and one beside it for the second fit) the same call goes on where a killed one
-    stopped, and ends with the same bits.
+    If there is noise on the states of `train`, it is taken out with the model, which is then fitted again:
+    `fit.observer` has what was found, and `fit.reason` why it was fitted once if so. With a `FitConfig` it is
+    fitted once in any case, to the states as they were measured. A fit that diverges or is interrupted
+    (Ctrl-C) returns what it has and says so in `fit.outcome`. With a `checkpoint` file (and one beside it for
+    the second fit) the same call goes on where a killed one stopped, and ends with the same bits.
     """
     return _learn(train, valid, config, key=key, score=score, checkpoint=checkpoint)

@@ -21,7 +21,7 @@ from multistep.bench.sweep import SweepBenchConfig, run_sweep_bench
 from multistep.bench.training import TrainingBenchConfig, run_training_bench
 from multistep.errors import InputError
 from multistep.losses import AbstractWeights, describe_weights, parse_weights
-from multistep.process import keep_compiled_programs, use_one_thread
+from multistep.runs.process import keep_compiled_programs, use_one_thread
 from multistep.report.agent_figures import (
     draw_learning,
     draw_plan,
@@ -50,21 +50,21 @@ from multistep.report.tables import (
     sigmoid_sentence,
     sigmoid_table,
 )
-from multistep.selection.provenance import versions
-from multistep.studies.collect_dataset import CollectConfig, DatasetsConfig, run_collect, run_datasets
-from multistep.studies.convert_files import ConvertConfig, run_convert
-from multistep.studies.demo import DemoConfig, run_demo
+from multistep.runs.provenance import versions
+from multistep.commands.collect import CollectConfig, DatasetsConfig, run_collect, run_datasets
+from multistep.commands.convert import ConvertConfig, run_convert
+from multistep.commands.demo import DemoConfig, run_demo
 from multistep.studies.dynamic import DynamicConfig, run_dynamic
-from multistep.studies.evaluate_agent import EvaluateConfig, run_evaluate
-from multistep.studies.fit_files import FitFilesConfig, run_fit
-from multistep.studies.inspect_files import InspectConfig, run_inspect
+from multistep.commands.agent_evaluate import EvaluateConfig, run_evaluate
+from multistep.commands.fit import FitFilesConfig, run_fit
+from multistep.commands.inspect import InspectConfig, run_inspect
 from multistep.studies.linear import LinearConfig, run_linear
-from multistep.studies.plan_agent import PlanConfig, run_plan
-from multistep.studies.score_files import ScoreFilesConfig, run_score
-from multistep.studies.select_files import SelectConfig, run_select
+from multistep.commands.agent_plan import PlanConfig, run_plan
+from multistep.commands.score import ScoreFilesConfig, run_score
+from multistep.commands.select import SelectConfig, run_select
 from multistep.studies.sigmoid import SigmoidConfig, run_sigmoid
 from multistep.studies.static import StaticConfig, run_static
-from multistep.studies.train_agent import TrainConfig, run_train
+from multistep.commands.agent_train import TrainConfig, run_train
 from multistep.training import PRESETS, Preset
 
 DESCRIPTION = "Learn dynamics models from logged, noisy trajectories and keep them right many steps ahead."
@@ -85,7 +85,9 @@ def main(words: Sequence[str] | None = None) -> None:
         _app(words).cli(prog="multistep", description=DESCRIPTION, args=words, registry=REGISTRY)
     except InputError as error:
         _stop(str(error), 2)
-    except BrokenPipeError:  # who reads has seen enough, `head` say; nor is what is left to be written at the exit
+    except (
+        BrokenPipeError
+    ):  # who reads has seen enough, `head` say; nor is what is left to be written at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except KeyboardInterrupt:
@@ -124,11 +126,15 @@ def _app(words: Sequence[str]) -> tyro.extras.SubcommandApp:
 
 
 def _demo(config: Annotated[DemoConfig, tyro.conf.arg(name="")] = DemoConfig()) -> None:  # noqa: B008 - frozen
-    """Fit one-step and multi-step models to noisy Cartpole episodes and score both beside the true simulator."""
+    """Fit one-step and multi-step models to noisy Cartpole episodes and score both beside the true
+    simulator."""
     summary = run_demo(config)
     OUTPUT.print(demo_sentence(summary))
     OUTPUT.print(score_table(config.out))
-    OUTPUT.print(f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}; models, rows and summary are beside it.")
+    OUTPUT.print(
+        f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}; models, rows and summary are beside "
+        "it."
+    )
 
 
 def _fit_command(preset: Preset) -> Callable[..., None]:
@@ -140,7 +146,8 @@ def _fit_command(preset: Preset) -> Callable[..., None]:
         OUTPUT.print(model_sentence(summary))
         OUTPUT.print(score_table(config.out))
         OUTPUT.print(
-            f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {draw_r2_curves(config.out)}."
+            f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in "
+            f"{draw_r2_curves(config.out)}."
         )
 
     return fit
@@ -166,8 +173,10 @@ def _inspect(config: Annotated[InspectConfig, tyro.conf.arg(name="")]) -> None:
     OUTPUT.print(inspect_sentence(run_inspect(config)))
     OUTPUT.print(inspect_table(config.out))
     OUTPUT.print(
-        "Noise is an upper estimate in per cent of the range: what neither fourth differences nor a linear prediction from "
-        f"the moments before and after explain. Returns, ranges and trajectories are drawn in {draw_overview(config.out)}."
+        "Noise is an upper estimate in per cent of the range: what neither fourth differences nor a linear "
+        "prediction from "
+        "the moments before and after explain. Returns, ranges and trajectories are drawn in "
+        f"{draw_overview(config.out)}."
     )
 
 
@@ -180,7 +189,11 @@ def _convert(config: Annotated[ConvertConfig, tyro.conf.arg(name="")]) -> None:
 def _collect(config: Annotated[CollectConfig, tyro.conf.arg(name="")]) -> None:
     """Make a dataset of the paper and keep it in the cache."""
     summary = run_collect(config)
-    how = "was there already" if summary["was_present"] else f"was collected in {summary['seconds']:.0f} seconds"
+    how = (
+        "was there already"
+        if summary["was_present"]
+        else f"was collected in {summary['seconds']:.0f} seconds"
+    )
     OUTPUT.print(f"{summary['name']} {how}: {summary['path']}")
     OUTPUT.print(datasets_table([summary]))
 
@@ -203,16 +216,21 @@ def _agent_plan(config: Annotated[PlanConfig, tyro.conf.arg(name="")]) -> None:
 
 
 def _agent_evaluate(config: Annotated[EvaluateConfig, tyro.conf.arg(name="")]) -> None:
-    """Act in the real environment of a task with a planner in the learned model; returns with 95 % intervals."""
+    """Act in the real environment of a task with a planner in the learned model; returns with 95 %
+    intervals."""
     OUTPUT.print(evaluate_sentence(run_evaluate(config)))
     try:
-        OUTPUT.print(f"Frames of the first episode are in {draw_strip(config.out)}; one row per episode is beside them.")
+        OUTPUT.print(
+            f"Frames of the first episode are in {draw_strip(config.out)}; one row per episode is beside "
+            "them."
+        )
     except InputError as error:
         OUTPUT.print(str(error))
 
 
 def _linear(config: Annotated[LinearConfig, tyro.conf.arg(name="")] = LinearConfig()) -> None:  # noqa: B008
-    """The one-parameter linear system: loss, minimisers, bias and variance in closed form, beyond two steps too."""
+    """The one-parameter linear system: loss, minimisers, bias and variance in closed form, beyond two steps
+    too."""
     run_linear(config)
     OUTPUT.print(linear_table(config.out))
     OUTPUT.print(f"Figures, from the rows beside them: {', '.join(map(str, draw_linear(config.out)))}.")
@@ -226,10 +244,13 @@ def _sigmoid(config: Annotated[SigmoidConfig, tyro.conf.arg(name="")] = SigmoidC
 
 
 def _static(config: Annotated[StaticConfig, tyro.conf.arg(name="")] = StaticConfig()) -> None:  # noqa: B008
-    """R2bar by dataset, noise, horizon and beta beside the paper's table; any part of it, on all cores or on a cluster."""
+    """R2bar by dataset, noise, horizon and beta beside the paper's table; any part of it, on all cores or on
+    a cluster."""
     OUTPUT.print(static_sentence(run_static(config)))
     OUTPUT.print(static_table(config.out))
-    OUTPUT.print(f"Table and figures, from the rows beside them: {', '.join(map(str, draw_static(config.out)))}.")
+    OUTPUT.print(
+        f"Table and figures, from the rows beside them: {', '.join(map(str, draw_static(config.out)))}."
+    )
 
 
 def _dynamic(config: Annotated[DynamicConfig, tyro.conf.arg(name="")] = DynamicConfig()) -> None:  # noqa: B008
@@ -239,13 +260,17 @@ def _dynamic(config: Annotated[DynamicConfig, tyro.conf.arg(name="")] = DynamicC
     OUTPUT.print(f"Returns, from the rows beside them, are drawn in {draw_dynamic(config.out)}.")
 
 
-def _bench_training(config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig()) -> None:  # noqa: B008
+def _bench_training(
+    config: Annotated[TrainingBenchConfig, tyro.conf.arg(name="")] = TrainingBenchConfig(),
+) -> None:  # noqa: B008
     """Speed and memory of training and scoring, beside a bare matrix product and PyTorch."""
     run_training_bench(config)
     OUTPUT.print(bench_table(config.out))
 
 
-def _bench_cartpole(config: Annotated[CartpoleBenchConfig, tyro.conf.arg(name="")] = CartpoleBenchConfig()) -> None:  # noqa: B008
+def _bench_cartpole(
+    config: Annotated[CartpoleBenchConfig, tyro.conf.arg(name="")] = CartpoleBenchConfig(),
+) -> None:  # noqa: B008
     """R2bar(100) of both presets on Cartpole random data, three seeds, beside the ceiling and the paper."""
     run_cartpole_bench(config)
     OUTPUT.print(bench_table(config.out))
@@ -257,7 +282,9 @@ def _bench_files(config: Annotated[FilesBenchConfig, tyro.conf.arg(name="")] = F
     OUTPUT.print(bench_table(config.out))
 
 
-def _bench_sigmoid(config: Annotated[SigmoidBenchConfig, tyro.conf.arg(name="")] = SigmoidBenchConfig()) -> None:  # noqa: B008
+def _bench_sigmoid(
+    config: Annotated[SigmoidBenchConfig, tyro.conf.arg(name="")] = SigmoidBenchConfig(),
+) -> None:  # noqa: B008
     """The 9,000 trainings of the two-parameter network as one program, beside a PyTorch loop."""
     run_sigmoid_bench(config)
     OUTPUT.print(bench_table(config.out))
@@ -278,7 +305,8 @@ def _bench_search(config: Annotated[SearchBenchConfig, tyro.conf.arg(name="")] =
 def _bench_smoothing(
     config: Annotated[SmoothingBenchConfig, tyro.conf.arg(name="")] = SmoothingBenchConfig(),  # noqa: B008 - frozen
 ) -> None:
-    """A fit to noisy episodes beside one to the same episodes smoothed, both scored with and without the noise."""
+    """A fit to noisy episodes beside one to the same episodes smoothed, both scored with and without the
+    noise."""
     run_smoothing_bench(config)
     OUTPUT.print(bench_table(config.out))
 
@@ -313,7 +341,9 @@ def _print_note(message: str) -> None:
 
 
 @REGISTRY.primitive_rule
-def _weights_rule(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec | None:
+def _weights_rule(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec | None:
     """Weights are typed as one word: see `parse_weights`."""
     if info.type is not AbstractWeights:
         return None

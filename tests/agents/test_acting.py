@@ -30,7 +30,9 @@ def test_an_episode_is_the_environments_own():
     state, _ = environment.reset(seed=3)
     for step in range(20):
         np.testing.assert_allclose(acted.episode.states[step], state, rtol=1e-6)
-        np.testing.assert_allclose(acted.episode.actions[step], np.clip([0.1 * step - state[0]], -1, 1), atol=1e-6)
+        np.testing.assert_allclose(
+            acted.episode.actions[step], np.clip([0.1 * step - state[0]], -1, 1), atol=1e-6
+        )
         state, reward, *_ = environment.step(acted.episode.actions[step])
         assert acted.episode.rewards[step] == pytest.approx(reward, rel=1e-6)
     np.testing.assert_allclose(CARTPOLE.observe(acted.simulator_states), acted.episode.states, atol=1e-6)

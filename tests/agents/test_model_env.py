@@ -43,7 +43,9 @@ def test_a_step_is_the_models_step_with_its_reward(starts):
     after, rewards, left, truncated, infos = env.step(actions)
     expected = before @ TRANSITION.T + actions @ CONTROL.T
     np.testing.assert_allclose(after, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(rewards, before[:, 0] - 2 * actions[:, 0] + 3 * expected[:, 1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        rewards, before[:, 0] - 2 * actions[:, 0] + 3 * expected[:, 1], rtol=1e-5, atol=1e-5
+    )
     assert not left.any()
     assert not truncated.any()
     assert infos == {}
@@ -55,7 +57,9 @@ def test_a_step_is_the_models_step_with_its_reward(starts):
 def test_a_reward_with_another_constant_is_another_one(array, wrap, starts):
     def fingerprint(goal):
         goal = array(goal)
-        return fingerprint_of(imagine(linear_model(), wrap(lambda s, a, n: 100 + ((n - goal) ** 2).sum()), starts))
+        return fingerprint_of(
+            imagine(linear_model(), wrap(lambda s, a, n: 100 + ((n - goal) ** 2).sum()), starts)
+        )
 
     assert fingerprint([1.0, 2.0]) == fingerprint([1.0, 2.0])
     assert fingerprint([1.0, 2.0]) != fingerprint([30.0, -4.0])
@@ -143,7 +147,9 @@ def test_stable_baselines_sees_the_same_steps(starts):
         np.testing.assert_array_equal(dones, left | truncated)
         total += rewards
         for number in np.flatnonzero(dones):
-            np.testing.assert_array_equal(adapted_infos[number]["terminal_observation"], infos["final_obs"][number])
+            np.testing.assert_array_equal(
+                adapted_infos[number]["terminal_observation"], infos["final_obs"][number]
+            )
             assert adapted_infos[number]["TimeLimit.truncated"] == (not left[number])
             assert adapted_infos[number]["episode"]["r"] == pytest.approx(total[number], rel=1e-5)
         total[dones] = 0

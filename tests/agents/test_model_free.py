@@ -19,7 +19,9 @@ def load():
 
 
 SHORT = replace(HALFCHEETAH, episode_steps=STEPS, load=load)
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch and flax
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::UserWarning"
+)  # of torch and flax
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +47,12 @@ def test_the_buffer_is_whole_episodes_of_the_real_environment(trained):
     np.testing.assert_array_equal(episodes.lengths, [STEPS] * 4)
     assert steps == [0, *range(1, 4 * STEPS + 1)]
     assert np.abs(episodes.actions).max() <= 1
-    # What the agent was paid is what the environment pays for what it observed (see the approximation of `reward`).
+    # What the agent was paid is what the environment pays for what it observed (see the approximation of
+    # `reward`).
     parts = [episodes[number] for number in range(4)]
-    before, after = (np.concatenate([part.states[where] for part in parts]) for where in (slice(-1), slice(1, None)))
+    before, after = (
+        np.concatenate([part.states[where] for part in parts]) for where in (slice(-1), slice(1, None))
+    )
     ours = jax.vmap(HALFCHEETAH.reward)(before, episodes.actions, after)
     assert np.corrcoef(np.asarray(ours), episodes.rewards)[0, 1] > 0.9
     # Each episode starts anew: near the ground, at rest, and not like the one before.

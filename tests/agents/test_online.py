@@ -1,4 +1,5 @@
-"""The loop in small: short episodes of Cartpole, tiny models; killed in between it goes on as if nothing had been."""
+"""The loop in small: short episodes of Cartpole, tiny models; killed in between it goes on as if nothing had
+been."""
 
 from dataclasses import replace
 
@@ -56,7 +57,8 @@ def test_killed_between_episodes_it_goes_on_as_if_nothing_had_been(tmp_path, mon
     np.testing.assert_allclose([total for _, total in told[1:]], whole.returns[:3], rtol=1e-6)
     (tmp_path / "killed" / "episode_0001.npz").unlink()
     np.testing.assert_array_equal(
-        collect_online(SHORT, LOOP, num_episodes=3, folder=tmp_path / "killed").states, whole.take(range(3)).states
+        collect_online(SHORT, LOOP, num_episodes=3, folder=tmp_path / "killed").states,
+        whole.take(range(3)).states,
     )
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
         collect_online(SHORT, replace(LOOP, seed=1), num_episodes=4, folder=tmp_path / "whole")

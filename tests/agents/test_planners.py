@@ -54,7 +54,9 @@ def return_of(state, actions):
 def test_returns_of_sequences_are_sums_of_rewards(imagination):
     rng = np.random.default_rng(0)
     state, sequences = rng.normal(size=2), rng.uniform(-1, 1, (5, 4, 1))
-    found = sequence_returns(imagination, jnp.asarray(state, jnp.float32), jnp.asarray(sequences, jnp.float32))
+    found = sequence_returns(
+        imagination, jnp.asarray(state, jnp.float32), jnp.asarray(sequences, jnp.float32)
+    )
     np.testing.assert_allclose(found, [return_of(state, actions) for actions in sequences], rtol=1e-4)
 
 
@@ -71,7 +73,9 @@ def test_actions_beyond_one_are_chosen_within_the_range_of_the_data(starts):
     model = LinearModel(jnp.zeros((2, 2), jnp.float32), jnp.ones((2, 1), jnp.float32))
     imagined = imagine(model, lambda s, a, n: -((n[0] - 7) ** 2), volts, margin=10.0)
     low, high = volts.actions.min(), volts.actions.max()
-    np.testing.assert_allclose(imagined.in_range(jnp.array([-1.0, 0.0, 1.0])[:, None])[:, 0], [low, (low + high) / 2, high])
+    np.testing.assert_allclose(
+        imagined.in_range(jnp.array([-1.0, 0.0, 1.0])[:, None])[:, 0], [low, (low + high) / 2, high]
+    )
     for planner in (RandomShooting(imagined, horizon=1), CrossEntropy(imagined, horizon=1)):
         action, _ = decide(planner, jnp.zeros(2), planner.start(), jax.random.key(0))
         np.testing.assert_allclose(action, [7], atol=0.1)
@@ -117,7 +121,8 @@ def test_a_learned_reward_can_be_earned(starts):
     for learned, inside in zip((first, further), imagined, strict=True):
         _, rewards, _ = inside.try_actions(jnp.asarray(before), jnp.asarray(actions))
         expected = [
-            learned(*map(jnp.asarray, moment)) for moment in zip(before, actions, after.astype(np.float32), strict=True)
+            learned(*map(jnp.asarray, moment))
+            for moment in zip(before, actions, after.astype(np.float32), strict=True)
         ]
         np.testing.assert_allclose(rewards, expected, rtol=1e-4, atol=1e-5)
     env = ModelEnv(model, first, starts, num_envs=3, margin=10.0)
@@ -133,7 +138,8 @@ def test_an_action_that_never_changes_is_refused(starts):
 
 
 def test_leaving_the_range_never_pays(starts):
-    """Costs, and an action that throws the state out of the range: ending there must be worse than staying."""
+    """Costs, and an action that throws the state out of the range: ending there must be worse than
+    staying."""
     model = LinearModel(jnp.eye(2, dtype=jnp.float32), 100 * jnp.ones((2, 1), jnp.float32))
 
     def cost(state, action, next_state):
@@ -166,15 +172,21 @@ def test_leaving_the_range_never_pays(starts):
 def test_where_no_reward_is_negative_leaving_earns_nothing_more(starts):
     model = LinearModel(jnp.eye(2, dtype=jnp.float32), 100 * jnp.ones((2, 1), jnp.float32))
     imagined = imagine(model, lambda s, a, n: jnp.abs(n[0]) + 1, starts, margin=0.1)
-    assert float(sequence_returns(imagined, jnp.zeros(2), jnp.ones((1, 4, 1)))[0]) == pytest.approx(float(imagined.high[0]) + 1)
+    assert float(sequence_returns(imagined, jnp.zeros(2), jnp.ones((1, 4, 1)))[0]) == pytest.approx(
+        float(imagined.high[0]) + 1
+    )
 
 
 def test_an_ensemble_is_planned_with_by_its_mean(starts):
     """Two models that move the state to opposite sides: what one gains the other loses."""
-    one, other = (LinearModel(jnp.zeros((2, 2), jnp.float32), sign * jnp.ones((2, 1), jnp.float32)) for sign in (1, -1))
+    one, other = (
+        LinearModel(jnp.zeros((2, 2), jnp.float32), sign * jnp.ones((2, 1), jnp.float32)) for sign in (1, -1)
+    )
     imagined = imagine([one, other], lambda s, a, n: n[0] - n[1] ** 2, starts, margin=10.0)
     sequences = jnp.array([[[0.5]], [[-1.0]], [[0.0]]])
-    np.testing.assert_allclose(sequence_returns(imagined, jnp.zeros(2), sequences), [-0.25, -1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(
+        sequence_returns(imagined, jnp.zeros(2), sequences), [-0.25, -1.0, 0.0], atol=1e-6
+    )
 
 
 def test_a_reward_that_is_no_number_where_the_model_goes(starts):
@@ -193,16 +205,24 @@ def test_a_reward_that_is_no_number_where_the_model_goes(starts):
         assert float(action[0]) > low
     nowhere = imagine(model, lambda s, a, n: jnp.where(jnp.abs(s[0]) > 20, jnp.nan, 0.0), volts, margin=10.0)
     for planner in (RandomShooting(nowhere, horizon=2), CrossEntropy(nowhere, horizon=2)):
-        with pytest.raises(InputError, match=r"Nothing that was tried from the state \[21\. +0\.\] has a finite return"):
+        with pytest.raises(
+            InputError, match=r"Nothing that was tried from the state \[21\. +0\.\] has a finite return"
+        ):
             decide(planner, jnp.array([21.0, 0.0]), planner.start(), jax.random.key(0))
     env = ModelEnv(model, root, volts, num_envs=1, margin=10.0)
     env.reset(seed=0)
-    with pytest.raises(InputError, match="The reward is not a finite number at a state that the model reaches"):
+    with pytest.raises(
+        InputError, match="The reward is not a finite number at a state that the model reaches"
+    ):
         env.step(np.array([[-10.0]], np.float32))
 
 
 def test_random_shooting_takes_the_best_of_what_it_tries(imagination):
-    planner, state, key = RandomShooting(imagination, num_sequences=30, horizon=3), np.array([0.5, -0.4]), jax.random.key(4)
+    planner, state, key = (
+        RandomShooting(imagination, num_sequences=30, horizon=3),
+        np.array([0.5, -0.4]),
+        jax.random.key(4),
+    )
     action, _ = decide(planner, jnp.asarray(state, jnp.float32), planner.start(), key)
     tried = np.asarray(jax.random.uniform(key, (30, 3, 1), jnp.float32, -1, 1))
     best = max(tried, key=lambda actions: return_of(state, actions))
@@ -210,11 +230,15 @@ def test_random_shooting_takes_the_best_of_what_it_tries(imagination):
 
 
 def test_cross_entropy_finds_the_best_sequence_of_a_linear_system(imagination):
-    """The reward is quadratic: the best sequence solves a linear system; where it is within the bounds CEM must find it."""
+    """The reward is quadratic: the best sequence solves a linear system; where it is within the bounds CEM
+    must find it."""
     state, horizon = np.array([0.1, -0.05]), 4
     gains = []
     for step in range(1, horizon + 1):
-        gain = [np.linalg.matrix_power(TRANSITION, step - 1 - j) @ CONTROL[:, 0] if j < step else np.zeros(2) for j in range(4)]
+        gain = [
+            np.linalg.matrix_power(TRANSITION, step - 1 - j) @ CONTROL[:, 0] if j < step else np.zeros(2)
+            for j in range(4)
+        ]
         gains.append((np.linalg.matrix_power(TRANSITION, step) @ state, np.stack(gain, axis=1)))
     cost = np.diag([1.0, 0.1])
     curvature = 0.01 * np.eye(4) + sum(gain.T @ cost @ gain for _, gain in gains)
@@ -246,7 +270,9 @@ def trained(tmp_path_factory):
         whole = train_on_model(whole_env, num_steps=600, least_stage_steps=150, seed=0)
         assert whole_env.num_ended >= 30  # a stage is whole rollouts: each of the ten had three of 20 steps
         with pytest.raises(KeyboardInterrupt):
-            train_on_model(env(), num_steps=600, least_stage_steps=150, seed=0, folder=folder, on_steps=interrupt)
+            train_on_model(
+                env(), num_steps=600, least_stage_steps=150, seed=0, folder=folder, on_steps=interrupt
+            )
         resumed = train_on_model(env(), num_steps=600, least_stage_steps=150, seed=0, folder=folder)
     return whole, resumed, folder, env
 
@@ -254,7 +280,9 @@ def trained(tmp_path_factory):
 def test_an_interrupted_training_ends_with_the_same_bits(trained):
     whole, resumed, *_ = trained
     for one, other in zip(
-        jax.tree.leaves(whole.policy.actor_state.params), jax.tree.leaves(resumed.policy.actor_state.params), strict=True
+        jax.tree.leaves(whole.policy.actor_state.params),
+        jax.tree.leaves(resumed.policy.actor_state.params),
+        strict=True,
     ):
         np.testing.assert_array_equal(one, other)
     assert whole.num_timesteps == resumed.num_timesteps == 600
@@ -268,7 +296,13 @@ def test_a_folder_of_another_training_is_refused(trained):
     with pytest.raises(InputError, match="605 steps in 10 rollouts at once: give a multiple of that"):
         train_on_model(env(), num_steps=605, seed=0)
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
-        train_on_model(env(lambda s, a, n: 2 * reward(s, a, n)), num_steps=600, least_stage_steps=150, seed=0, folder=folder)
+        train_on_model(
+            env(lambda s, a, n: 2 * reward(s, a, n)),
+            num_steps=600,
+            least_stage_steps=150,
+            seed=0,
+            folder=folder,
+        )
 
 
 def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):
@@ -315,7 +349,14 @@ def test_stable_baselines_trains_on_the_model_too(trained):
 
     from multistep.agents.model_vec_env import ModelVecEnv
 
-    agent = SAC("MlpPolicy", ModelVecEnv(trained[3]()), gradient_steps=10, learning_starts=50, buffer_size=1000, device="cpu")
+    agent = SAC(
+        "MlpPolicy",
+        ModelVecEnv(trained[3]()),
+        gradient_steps=10,
+        learning_starts=50,
+        buffer_size=1000,
+        device="cpu",
+    )
     agent.learn(100)
     assert agent.num_timesteps == 100
     assert agent._n_updates == 50

@@ -10,12 +10,16 @@ import pytest
 from multistep.bench import agents
 from multistep.bench.agents import AgentsBenchConfig
 from multistep.bench.training import TRUSTED_CPU_SHARE, _speed_summary
-from multistep.selection.row_log import RowLog
+from multistep.runs.row_log import RowLog
 
 
 def run(*words, folder):
     subprocess.run(
-        [sys.executable, "-m", "multistep", "bench", *words], cwd=folder, check=True, capture_output=True, timeout=600
+        [sys.executable, "-m", "multistep", "bench", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=600,
     )
 
 
@@ -74,14 +78,27 @@ def test_files_bench_measures_both_sides(tmp_path):
         folder=tmp_path,
     )
     summary = json.loads((tmp_path / "f" / "summary.json").read_text())
-    np.testing.assert_allclose(summary["npz_speed_of_plain"], summary["npz_plain_seconds"] / summary["npz_seconds"])
+    np.testing.assert_allclose(
+        summary["npz_speed_of_plain"], summary["npz_plain_seconds"] / summary["npz_seconds"]
+    )
     assert all(summary[f"{ending}_memory_of_size"] > 0.5 for ending in ("npz", "hdf5", "parquet"))
     assert summary["halfcheetah_1_episodes_seconds"] > 0
     assert {entry.name for entry in (tmp_path / "f").iterdir()} == {"config.json", "rows.csv", "summary.json"}
 
 
 def test_sigmoid_bench_compares_like_with_like(tmp_path):
-    run("sigmoid", "--scale", "smoke", "--torch-trainings", "3", "--rounds", "1", "--out", "s", folder=tmp_path)
+    run(
+        "sigmoid",
+        "--scale",
+        "smoke",
+        "--torch-trainings",
+        "3",
+        "--rounds",
+        "1",
+        "--out",
+        "s",
+        folder=tmp_path,
+    )
     summary = json.loads((tmp_path / "s" / "summary.json").read_text())
     each = summary["program_seconds"] / summary["trainings"]
     np.testing.assert_allclose(summary["faster_than_torch"], summary["torch_seconds_each"] / each)
@@ -89,7 +106,15 @@ def test_sigmoid_bench_compares_like_with_like(tmp_path):
 
 
 def test_disturbed_measurements_do_not_count():
-    items = ("default", "paper", "torch_eager", "torch_eager_paper", "default_h1", "torch_eager_h1", "scoring")
+    items = (
+        "default",
+        "paper",
+        "torch_eager",
+        "torch_eager_paper",
+        "default_h1",
+        "torch_eager_h1",
+        "scoring",
+    )
     rows = [
         {
             "item": item,
@@ -106,7 +131,10 @@ def test_disturbed_measurements_do_not_count():
     assert summary["gemm_gflops"] == 90
     assert summary["default"] == {"gflops": 45, "of_gemm": 0.5}
     assert summary["faster_than_torch_eager"]["paper"] == 2
-    for disturbed in (rows[7:14], [row | {"cpu_share": 0.5 if row["item"] == "paper" else 1.0} for row in rows[:7]]):
+    for disturbed in (
+        rows[7:14],
+        [row | {"cpu_share": 0.5 if row["item"] == "paper" else 1.0} for row in rows[:7]],
+    ):
         summary = _speed_summary(disturbed)
         assert summary["paper"]["of_gemm"] == 0.5
         assert summary["measurements"]["undisturbed"] < 7
@@ -149,7 +177,17 @@ def test_the_yardstick_does_as_many_operations_as_it_says():
 
 
 def test_smoothing_bench_scores_both_models_and_resumes(tmp_path):
-    words = ["smoothing", "--dataset", "cartpole/mixed_replay", "--noise", "0.02", "--epochs", "1", "--least-steps", "1"]
+    words = [
+        "smoothing",
+        "--dataset",
+        "cartpole/mixed_replay",
+        "--noise",
+        "0.02",
+        "--epochs",
+        "1",
+        "--least-steps",
+        "1",
+    ]
     words += ["--horizon", "6", "--workers", "1", "--out", "b"]
     run(*words, folder=tmp_path)
     (row,) = RowLog(tmp_path / "b" / "fits.jsonl").read()

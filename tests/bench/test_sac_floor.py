@@ -25,7 +25,9 @@ def test_the_density_of_squashed_actions():
     raw = np.arctanh(np.asarray(actions, float))
     moderate = (abs(np.asarray(actions)) < 0.999).all(axis=1)
     assert moderate.any()
-    expected = (norm.logpdf(raw, mean, np.exp(log_deviation)) - np.log(1 - np.asarray(actions, float) ** 2)).sum(axis=1)
+    expected = (
+        norm.logpdf(raw, mean, np.exp(log_deviation)) - np.log(1 - np.asarray(actions, float) ** 2)
+    ).sum(axis=1)
     np.testing.assert_allclose(log_density[moderate], expected[moderate], rtol=1e-2, atol=1e-2)
 
 
@@ -40,22 +42,31 @@ def test_updates_on_one_batch_fit_the_critics_and_raise_the_value():
     actor = sac_floor._layers([STATES, 32, 2 * ACTIONS], keys[0])
     critics = jax.vmap(lambda key: sac_floor._layers([STATES + ACTIONS, 32, 1], key))(keys[:2])
     start = sac_floor.Floor(
-        actor, critics, critics, jnp.array(-5.0), tuple(map(sac_floor.OPTIMISER.init, (actor, critics, jnp.zeros(()))))
+        actor,
+        critics,
+        critics,
+        jnp.array(-5.0),
+        tuple(map(sac_floor.OPTIMISER.init, (actor, critics, jnp.zeros(())))),
     )
 
     def value(floor):
         """Of the policy's actions, by the first critics: only the actor differs."""
         return float(
-            sac_floor._value(critics, batch.states, sac_floor._act(floor.actor, batch.states, keys[3])[0]).min(0).mean()
+            sac_floor._value(critics, batch.states, sac_floor._act(floor.actor, batch.states, keys[3])[0])
+            .min(0)
+            .mean()
         )
 
     once = sac_floor._update(start, batch, keys[0])
-    np.testing.assert_allclose(once.targets[0][0], 0.995 * critics[0][0] + 0.005 * once.critics[0][0], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        once.targets[0][0], 0.995 * critics[0][0] + 0.005 * once.critics[0][0], rtol=1e-5, atol=1e-7
+    )
     floor = start
     for key in jax.random.split(keys[1], 20):
         floor = jax.jit(sac_floor._update)(floor, batch, key)
     assert value(floor) > value(start)
     errors = [
-        float(((sac_floor._value(f.critics, batch.states, batch.actions) - batch.rewards) ** 2).mean()) for f in (start, floor)
+        float(((sac_floor._value(f.critics, batch.states, batch.actions) - batch.rewards) ** 2).mean())
+        for f in (start, floor)
     ]
     assert errors[1] < errors[0]

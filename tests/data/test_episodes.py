@@ -8,7 +8,10 @@ from systems import random_episodes
 
 def test_episodes_come_back_as_they_went_in():
     rng = np.random.default_rng(0)
-    parts = [(rng.standard_normal((n + 1, 3)), rng.standard_normal((n, 2)), rng.standard_normal(n)) for n in (4, 1, 7)]
+    parts = [
+        (rng.standard_normal((n + 1, 3)), rng.standard_normal((n, 2)), rng.standard_normal(n))
+        for n in (4, 1, 7)
+    ]
     episodes = Episodes.of(parts, state_names=("a", "b", "c"))
     assert len(episodes) == 3
     assert episodes.num_steps == 12
@@ -47,13 +50,17 @@ def test_single_and_double_precision_are_kept():
 def test_printed_it_says_what_it_holds():
     said = repr(random_episodes([3, 7], rewards=True))
     assert said == (
-        "Episodes(2 of 3 to 7 steps, 10 in all, with rewards; states state_0, state_1, state_2; actions action_0, action_1)"
+        "Episodes(2 of 3 to 7 steps, 10 in all, with rewards; states state_0, state_1, state_2; actions "
+        "action_0, action_1)"
     )
 
 
 def test_constant_columns_are_named():
     states = np.stack([np.arange(5.0), np.full(5, 0.1)], axis=1)
-    assert Episodes.of([(states, np.ones((4, 1)))], state_names=("x", "mode")).constant_columns() == ["mode", "action_0"]
+    assert Episodes.of([(states, np.ones((4, 1)))], state_names=("x", "mode")).constant_columns() == [
+        "mode",
+        "action_0",
+    ]
 
 
 def nan_at(step, column):
@@ -66,12 +73,21 @@ def nan_at(step, column):
     ("parts", "words"),
     [
         ([], ["no episodes"]),
-        ([(np.zeros((5, 3)), np.zeros((4, 1))), (nan_at(3, 2), np.zeros((4, 1)))], ["episode 1", "step 3", "column 2", "NaN"]),
-        ([(np.zeros((5, 3)), np.array([[0.0], [np.inf], [0], [0]]))], ["actions", "episode 0", "step 1", "column 0"]),
+        (
+            [(np.zeros((5, 3)), np.zeros((4, 1))), (nan_at(3, 2), np.zeros((4, 1)))],
+            ["episode 1", "step 3", "column 2", "NaN"],
+        ),
+        (
+            [(np.zeros((5, 3)), np.array([[0.0], [np.inf], [0], [0]]))],
+            ["actions", "episode 0", "step 1", "column 0"],
+        ),
         ([(np.zeros((5, 3)), np.zeros((5, 1)))], ["Episode 0", "5 states and 5 actions", "one state more"]),
         ([(np.zeros((1, 3)), np.zeros((0, 1)))], ["1 states and 0 actions", "at least one action"]),
         ([(np.zeros(5), np.zeros((4, 1)))], ["shape (5,)", "(time, size)"]),
-        ([(np.zeros((5, 3)), np.zeros((4, 1))), (np.zeros((5, 2)), np.zeros((4, 1)))], ["Episode 1", "2 columns of states"]),
+        (
+            [(np.zeros((5, 3)), np.zeros((4, 1))), (np.zeros((5, 2)), np.zeros((4, 1)))],
+            ["Episode 1", "2 columns of states"],
+        ),
         ([(np.array([["a"], ["b"]]), np.zeros((1, 1)))], ["must be numbers"]),
         ([(np.zeros((5, 3)), np.zeros((4, 1)), np.zeros(5))], ["5 rewards and 4 actions"]),
         (

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from multistep.data import load, save
-from multistep.data.atomic import replacing, write_text
+from multistep.runs.atomic import replacing, write_text
 from multistep.errors import InputError
 from systems import random_episodes
 
@@ -27,7 +27,12 @@ def names_for(path, episodes):
     if not path.endswith(".csv"):
         return {}
     rewards = None if episodes.rewards is None else "reward"
-    return {"states": episodes.state_names, "actions": episodes.action_names, "rewards": rewards, "episode": "episode"}
+    return {
+        "states": episodes.state_names,
+        "actions": episodes.action_names,
+        "rewards": rewards,
+        "episode": "episode",
+    }
 
 
 def assert_same(back, episodes):
@@ -67,8 +72,11 @@ def test_csv_by_hand_one_file_per_episode(tmp_path):
 
 
 def test_experiments_side_by_side_become_episodes_of_their_own(tmp_path):
-    """The second experiment is shorter, a line is blank, a column is empty and has no name; `mode` belongs to both."""
-    (tmp_path / "a.csv").write_text('"u1","u2","y1","y2","mode","Ts",\n1,5,10,50,0,4,\n2,6,20,60,0,,\n3,,30,,0,,\n\n')
+    """The second experiment is shorter, a line is blank, a column is empty and has no name; `mode` belongs to
+    both."""
+    (tmp_path / "a.csv").write_text(
+        '"u1","u2","y1","y2","mode","Ts",\n1,5,10,50,0,4,\n2,6,20,60,0,,\n3,,30,,0,,\n\n'
+    )
     episodes = load("a.csv", states=["y=y1,y2", "mode"], actions=["u=u1,u2"])
     np.testing.assert_array_equal(episodes[0].states, [[10, 0], [20, 0], [30, 0]])
     np.testing.assert_array_equal(episodes[0].actions, [[1], [2]])
@@ -77,7 +85,9 @@ def test_experiments_side_by_side_become_episodes_of_their_own(tmp_path):
     assert (episodes.state_names, episodes.action_names) == (("y", "mode"), ("u",))
     with pytest.raises(InputError, match="2 and 3 experiments side by side"):
         load("a.csv", states=["y=y1,y2"], actions=["u=u1,u2,Ts"])
-    np.testing.assert_array_equal(load("a.csv", states=["level=y1"], actions=["u1"])[0].states, [[10], [20], [30]])
+    np.testing.assert_array_equal(
+        load("a.csv", states=["level=y1"], actions=["u1"])[0].states, [[10], [20], [30]]
+    )
 
 
 @pytest.mark.parametrize("path", ["data.npz", "data.parquet", "data.hdf5", "./data-v0"])
@@ -114,7 +124,9 @@ def test_a_parquet_file_of_others_needs_its_columns_named():
 def test_time_with_a_gap_starts_a_new_episode(tmp_path):
     times = [0, 1, 2, 3, 4, 8, 9, 10, 20, 30]
     (tmp_path / "a.csv").write_text("t,x,u\n" + "".join(f"{t},{10 * t},1\n" for t in times))
-    with pytest.warns(UserWarning, match=r"a.csv has 3 gaps in time, the first before row 6 \(4 instead of 1\)"):
+    with pytest.warns(
+        UserWarning, match=r"a.csv has 3 gaps in time, the first before row 6 \(4 instead of 1\)"
+    ):
         episodes = load("a.csv", states=["x"], actions=["u"], time="t")
     np.testing.assert_array_equal(episodes.lengths, [4, 2])
     np.testing.assert_array_equal(episodes[1].states, [[80], [90], [100]])
@@ -122,7 +134,9 @@ def test_time_with_a_gap_starts_a_new_episode(tmp_path):
 
 def test_time_must_increase_within_an_episode(tmp_path):
     (tmp_path / "a.csv").write_text("e,t,x,u\n0,0,1,1\n0,1,1,1\n0,2,1,1\n1,0,2,2\n1,1,2,2\n1,0.5,2,2\n")
-    with pytest.raises(InputError, match=r"a.csv, row 6: the time t is 0.5 after 1; it must increase .*: sort the rows"):
+    with pytest.raises(
+        InputError, match=r"a.csv, row 6: the time t is 0.5 after 1; it must increase .*: sort the rows"
+    ):
         load("a.csv", states=["x"], actions=["u"], time="t", episode="e")
     with pytest.raises(InputError, match=r"row 4: the time t is 0 after 2"):
         load("a.csv", states=["x"], actions=["u"], time="t")
@@ -137,9 +151,9 @@ def test_files_with_other_time_steps_get_a_note(tmp_path):
 
 def test_times_of_day_are_read_as_seconds():
     times = pl.datetime_range(pl.datetime(2020, 1, 1), pl.datetime(2020, 1, 1, 0, 0, 9), "1s", eager=True)
-    pl.DataFrame({"t": times, "x": range(10), "u": range(10)}).with_row_index().filter(pl.col("index") != 5).write_parquet(
-        "t.parquet"
-    )
+    pl.DataFrame({"t": times, "x": range(10), "u": range(10)}).with_row_index().filter(
+        pl.col("index") != 5
+    ).write_parquet("t.parquet")
     with pytest.warns(UserWarning, match=r"1 gaps in time, the first before row 6 \(2 instead of 1\)"):
         assert len(load("t.parquet", states=["x"], actions=["u"], time="t")) == 2
 
@@ -216,7 +230,8 @@ def test_d4rl_ends_that_are_not_marked():
     arrays["timeouts"][:] = False
     write_hdf5("data.hdf5", arrays)
     with pytest.warns(
-        UserWarning, match="1 rows that do not lead to the row after and are not marked as an end, the first is 4"
+        UserWarning,
+        match="1 rows that do not lead to the row after and are not marked as an end, the first is 4",
     ):
         assert_same(load("data.hdf5"), episodes)
     del arrays["timeouts"], arrays["next_observations"]
@@ -236,7 +251,9 @@ def test_d4rl_shuffled_transitions_are_refused():
 # Minari
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")  # its recorder's own
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # its recorder's own
 def test_minari_reads_what_minari_wrote():
     """A dataset of Minari's own recorder, from a real environment."""
     import gymnasium
@@ -262,7 +279,10 @@ def test_minari_reads_what_minari_wrote():
     np.testing.assert_array_equal(episodes.lengths, [20, 20, 20])
     np.testing.assert_array_equal(episodes.states, np.concatenate(observed))
     assert episodes.rewards is not None
-    with pytest.raises(InputError, match=r"no Minari dataset pendulum/test-v1 in .* \(there: pendulum/test-v0\): check the id"):
+    with pytest.raises(
+        InputError,
+        match=r"no Minari dataset pendulum/test-v1 in .* \(there: pendulum/test-v0\): check the id",
+    ):
         load("pendulum/test-v1")
     with pytest.raises(InputError, match="There is a dataset or folder pendulum/test-v0 already"):
         save(episodes, "pendulum/test-v0")
@@ -302,7 +322,11 @@ ROWS = "".join(f"{row},1\n" for row in range(1, 731))
         ("inf.csv", "x,u\n1,1\ninf,1\n3,1\n", ["row 2", "state x is empty, NaN or infinite", "repair"]),
         ("short.csv", "x,u\n1,1\n", ["row 1", "at least two rows"]),
         ("columns.csv", "y,u\n1,1\n2,2\n", ["no column x", "it has y, u"]),
-        ("wider.csv", f"x,u\n{ROWS}731,1,1\n732,1\n", ["row 731 has 3 cells, the header has 2", "repair this row"]),
+        (
+            "wider.csv",
+            f"x,u\n{ROWS}731,1,1\n732,1\n",
+            ["row 731 has 3 cells, the header has 2", "repair this row"],
+        ),
         ("narrower.csv", f"x,u\n{ROWS}731\n732,1\n", ["row 731 has 1 cells", "repair this row"]),
         ("quoted.csv", 'x,u\n"1,5",1\n2,1\n', ["row 1", "'1,5'"]),
         ("twice.csv", "x,u,x\n1,1,1\n2,2,2\n", ["more than one column named x", "its own name"]),
@@ -317,7 +341,9 @@ ROWS = "".join(f"{row},1\n" for row in range(1, 731))
 def test_bad_files_get_one_sentence_that_names_the_file(name, content, words):
     write(name, content)
     with pytest.raises(InputError) as caught:
-        load(name, states=["x"] if name.endswith("csv") else (), actions=["u"] if name.endswith("csv") else ())
+        load(
+            name, states=["x"] if name.endswith("csv") else (), actions=["u"] if name.endswith("csv") else ()
+        )
     message = str(caught.value)
     assert "\n" not in message
     for word in [name, *words]:
@@ -381,7 +407,9 @@ def test_the_place_of_a_missing_value(path):
     states[7, 1] = np.nan  # the third state of the second episode
     save(episodes.with_states(states), path)
     row = {"data.npz": 7, "data.hdf5": 6, "./data-v0": 2}[path]
-    with pytest.raises(InputError, match=rf"data.*, row {row} \(episode 1\): the state state_1 is empty, NaN or infinite"):
+    with pytest.raises(
+        InputError, match=rf"data.*, row {row} \(episode 1\): the state state_1 is empty, NaN or infinite"
+    ):
         load(path)
 
 
@@ -404,7 +432,9 @@ def test_episodes_are_cut_where_values_are_missing(path):
             if known:
                 piece.append(step)
             elif piece:
-                expected.append((episode.states[piece[0] : piece[-1] + 2], episode.actions[piece], episode.rewards[piece]))
+                expected.append(
+                    (episode.states[piece[0] : piece[-1] + 2], episode.actions[piece], episode.rewards[piece])
+                )
                 piece = []
     assert len(expected) > 3
     save(episodes, path)
@@ -437,7 +467,9 @@ def test_parquet_with_nulls_and_mixed_types():
     pl.DataFrame({"x": [1.0, None, 3.0, 4.0], "u": [1, 2, 3, 4]}).write_parquet("a.parquet")
     with pytest.raises(InputError, match=r"a.parquet, row 2 \(episode 0\): the state x is empty"):
         load("a.parquet", states=["x"], actions=["u"])
-    pl.DataFrame({"x": [1.0, 2.0], "y": np.array([1, 2], np.float32), "u": [True, False]}).write_parquet("b.parquet")
+    pl.DataFrame({"x": [1.0, 2.0], "y": np.array([1, 2], np.float32), "u": [True, False]}).write_parquet(
+        "b.parquet"
+    )
     episodes = load("b.parquet", states=["x", "y"], actions=["u"])  # numbers of different kinds are numbers
     assert episodes.states.dtype == np.float64
     np.testing.assert_array_equal(episodes.actions, [[1]])
@@ -493,7 +525,8 @@ def test_names_that_minari_does_not_take(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "shape"), [("rewards", (8, 2)), ("terminals", (8, 2)), ("next_observations", (8, 1)), ("next_observations", (8,))]
+    ("name", "shape"),
+    [("rewards", (8, 2)), ("terminals", (8, 2)), ("next_observations", (8, 1)), ("next_observations", (8,))],
 )
 def test_d4rl_arrays_of_the_wrong_shape(name, shape):
     arrays, _ = d4rl_arrays([5, 3])
@@ -592,10 +625,12 @@ except ms.InputError as error:
 def test_on_a_full_disk_nothing_half_written_stays(tmp_path, path):
     """No file may grow past 100 kB in that process: its writes fail in the middle, as on a full disk."""
     (tmp_path / "minari").mkdir()
-    answer = subprocess.run([sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, cwd=tmp_path)
-    assert answer.stdout.startswith(f"Cannot write {path.removeprefix('./') if path.startswith('data') else path}"), (
-        answer.stderr
+    answer = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, path], capture_output=True, text=True, cwd=tmp_path
     )
+    assert answer.stdout.startswith(
+        f"Cannot write {path.removeprefix('./') if path.startswith('data') else path}"
+    ), answer.stderr
     assert "free some space" in answer.stdout
     left = [entry for entry in tmp_path.rglob("*") if entry.is_file()]
     assert left == []
@@ -614,7 +649,8 @@ print((peak() - before) * 1024)
 """
 
 
-# Polars decodes up to about 450 MB ahead, however large the file: with 1 GB that is below 2.5 times (`multistep bench files`).
+# Polars decodes up to about 450 MB ahead, however large the file: with 1 GB that is below 2.5 times
+# (`multistep bench files`).
 @pytest.mark.parametrize(("path", "ahead"), [("data.hdf5", 0), ("data.npz", 0), ("data.parquet", 550e6)])
 def test_reading_stays_within_two_and_a_half_times_the_size(tmp_path, path, ahead):
     rng = np.random.default_rng(0)
@@ -628,6 +664,8 @@ def test_reading_stays_within_two_and_a_half_times_the_size(tmp_path, path, ahea
         action_names=episodes.action_names,
     )
     save(episodes, path)
-    answer = subprocess.run([sys.executable, "-c", READ_WITHIN, path], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", READ_WITHIN, path], capture_output=True, text=True, check=True
+    )
     size = (tmp_path / path).stat().st_size
     assert 0.5 * size < int(answer.stdout) < (2.5 if not ahead else 1.0) * size + ahead

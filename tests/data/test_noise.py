@@ -29,7 +29,8 @@ def test_same_key_same_noise_and_none_at_scale_zero():
 
 
 @pytest.mark.parametrize(
-    ("scale", "words"), [(-0.1, "0 or more"), (float("nan"), "0 or more"), ([0.1, 0.2], "2 noise scales for 3")]
+    ("scale", "words"),
+    [(-0.1, "0 or more"), (float("nan"), "0 or more"), ([0.1, 0.2], "2 noise scales for 3")],
 )
 def test_bad_scales_get_one_sentence(scale, words):
     with pytest.raises(InputError, match=words):

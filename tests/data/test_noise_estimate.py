@@ -10,13 +10,17 @@ from systems import oscillator_episodes, random_episodes
 
 def shares(episodes):
     """Estimates in units of each state's range."""
-    return estimate_noise(episodes.states, episodes.actions, episodes.lengths) / np.ptp(episodes.states, axis=0)
+    return estimate_noise(episodes.states, episodes.actions, episodes.lengths) / np.ptp(
+        episodes.states, axis=0
+    )
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1, 0.5])
 def test_known_noise_on_a_linear_system_that_is_pushed_at_random(noise):
     episodes = oscillator_episodes(20, 500, noise=noise)
-    np.testing.assert_allclose(estimate_noise(episodes.states, episodes.actions, episodes.lengths), noise, rtol=0.05)
+    np.testing.assert_allclose(
+        estimate_noise(episodes.states, episodes.actions, episodes.lengths), noise, rtol=0.05
+    )
 
 
 def test_no_noise_on_a_linear_system():

@@ -31,7 +31,11 @@ def test_every_episode_lands_in_exactly_one_part(count, seed):
 def test_counts_are_taken_exactly():
     parts = split(numbered_episodes(50), (36, 4, 10), key=jax.random.key(0))
     assert [len(part) for part in parts] == [36, 4, 10]
-    assert [len(part) for part in split(numbered_episodes(50), (0.72, 0.08, 0.2), key=jax.random.key(0))] == [36, 4, 10]
+    assert [len(part) for part in split(numbered_episodes(50), (0.72, 0.08, 0.2), key=jax.random.key(0))] == [
+        36,
+        4,
+        10,
+    ]
 
 
 @settings(deadline=None, max_examples=40)

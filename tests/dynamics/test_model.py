@@ -42,7 +42,10 @@ def test_rollout_repeats_the_step_and_takes_plain_numbers(model):
 
 def test_a_rollout_of_the_wrong_sizes_gets_one_sentence(model):
     states, actions = len(model.state_names), len(model.action_names)
-    for state, steps in ((np.zeros(states + 1), np.zeros((4, actions))), (np.zeros(states), np.zeros((4, actions + 1)))):
+    for state, steps in (
+        (np.zeros(states + 1), np.zeros((4, actions))),
+        (np.zeros(states), np.zeros((4, actions + 1))),
+    ):
         with pytest.raises(InputError, match="give one number for each of"):
             model.rollout(state, steps)
 
@@ -73,7 +76,10 @@ def _metadata(path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda header, arrays: header.update(version=99), "format version 99, this multistep reads version 1"),
+        (
+            lambda header, arrays: header.update(version=99),
+            "format version 99, this multistep reads version 1",
+        ),
         (lambda header, arrays: header.update(hidden_size=9), "do not fit its header"),
         (lambda header, arrays: header.update(activation="__import__"), "does not describe a model"),
         (lambda header, arrays: header.pop("version") and None, "header of the model file .* is damaged"),

@@ -8,16 +8,25 @@ from multistep.dynamics import NetworkConfig, make_network
 from multistep.errors import InputError
 
 
-@pytest.mark.parametrize(("activation", "theirs"), [("relu", torch.nn.ReLU), ("silu", torch.nn.SiLU), ("tanh", torch.nn.Tanh)])
+@pytest.mark.parametrize(
+    ("activation", "theirs"), [("relu", torch.nn.ReLU), ("silu", torch.nn.SiLU), ("tanh", torch.nn.Tanh)]
+)
 def test_same_function_as_pytorch_with_the_same_weights(getkey, activation, theirs):
-    network = make_network(NetworkConfig(hidden_size=7, num_common_layers=2, activation=activation), 3, 2, key=getkey())
+    network = make_network(
+        NetworkConfig(hidden_size=7, num_common_layers=2, activation=activation), 3, 2, key=getkey()
+    )
     path = [*network.common, network.mean_head.hidden, network.mean_head.output]
     linears = []
     for linear in path:
         twin = torch.nn.Linear(*linear.weight.shape, dtype=torch.float64)
-        twin.weight.data, twin.bias.data = torch.tensor(np.asarray(linear.weight.T)), torch.tensor(np.asarray(linear.bias))
+        twin.weight.data, twin.bias.data = (
+            torch.tensor(np.asarray(linear.weight.T)),
+            torch.tensor(np.asarray(linear.bias)),
+        )
         linears.append(twin)
-    twin = torch.nn.Sequential(linears[0], theirs(), linears[1], theirs(), linears[2], torch.nn.Tanh(), linears[3])
+    twin = torch.nn.Sequential(
+        linears[0], theirs(), linears[1], theirs(), linears[2], torch.nn.Tanh(), linears[3]
+    )
     x = np.linspace(-1, 1, 5)
     np.testing.assert_allclose(network(jnp.asarray(x)), twin(torch.tensor(x)).detach().numpy(), rtol=1e-12)
 

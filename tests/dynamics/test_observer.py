@@ -26,9 +26,11 @@ def episode():
 
 
 def whole_episode(measured, actions):
-    """Mean and covariance of all states together before any measurement but the first, and the noise of the others.
+    """Mean and covariance of all states together before any measurement but the first, and the noise of the
+    others.
 
-    No recursion: states are one long Gaussian vector, a linear function of the first state and of the steps' noise.
+    No recursion: states are one long Gaussian vector, a linear function of the first state and of the steps'
+    noise.
     """
     steps = len(actions)
     powers = [np.linalg.matrix_power(TRANSITION, count) for count in range(steps + 1)]
@@ -38,7 +40,9 @@ def whole_episode(measured, actions):
         for earlier in range(later):
             of_noise[2 * later : 2 * later + 2, 2 * earlier : 2 * earlier + 2] = powers[later - 1 - earlier]
     mean = start @ measured[0] + of_noise @ (actions @ CONTROL.T).ravel()
-    covariance = start @ np.diag(MEASUREMENT**2) @ start.T + of_noise @ np.diag(np.tile(STEP**2, steps)) @ of_noise.T
+    covariance = (
+        start @ np.diag(MEASUREMENT**2) @ start.T + of_noise @ np.diag(np.tile(STEP**2, steps)) @ of_noise.T
+    )
     return mean, covariance
 
 
@@ -46,7 +50,9 @@ def posterior(measured, actions):
     mean, covariance = whole_episode(measured, actions)
     noise = np.diag(np.tile(MEASUREMENT**2, len(actions)))
     gain = covariance[:, 2:] @ np.linalg.inv(covariance[2:, 2:] + noise)
-    return (mean + gain @ (measured[1:].ravel() - mean[2:])).reshape(-1, 2), covariance - gain @ covariance[2:]
+    return (mean + gain @ (measured[1:].ravel() - mean[2:])).reshape(-1, 2), covariance - gain @ covariance[
+        2:
+    ]
 
 
 def test_smoothed_states_are_the_mean_of_all_states_given_all_measurements(observer, episode):
@@ -76,18 +82,23 @@ def test_padding_changes_nothing(observer, episode):
     measured, actions = episode
     padded = [jnp.asarray(np.pad(values, ((0, 3), (0, 0)), constant_values=np.nan)) for values in episode]
     smoothed = observer.smooth(*padded, jnp.asarray(NUM_STEPS))
-    assert np.allclose(smoothed[: NUM_STEPS + 1], observer.smooth(jnp.asarray(measured), jnp.asarray(actions)))
+    assert np.allclose(
+        smoothed[: NUM_STEPS + 1], observer.smooth(jnp.asarray(measured), jnp.asarray(actions))
+    )
 
 
 def test_units_do_not_matter_in_single_precision(observer, episode):
     units = np.array([1e6, 1e-6])
     model = LinearModel(
-        jnp.asarray(TRANSITION * units[:, None] / units, "float32"), jnp.asarray(CONTROL * units[:, None], "float32")
+        jnp.asarray(TRANSITION * units[:, None] / units, "float32"),
+        jnp.asarray(CONTROL * units[:, None], "float32"),
     )
     other = Observer(model, jnp.asarray(MEASUREMENT * units, "float32"), jnp.asarray(STEP * units, "float32"))
     measured, actions = episode
     smoothed = other.smooth(jnp.asarray(measured * units, "float32"), jnp.asarray(actions, "float32"))
-    assert np.allclose(np.asarray(smoothed) / units, observer.smooth(jnp.asarray(measured), jnp.asarray(actions)), atol=1e-4)
+    assert np.allclose(
+        np.asarray(smoothed) / units, observer.smooth(jnp.asarray(measured), jnp.asarray(actions)), atol=1e-4
+    )
 
 
 def test_exact_measurements_stay_as_they_are(observer, episode):

@@ -13,7 +13,10 @@ def test_rollout_is_the_repeated_step(getkey):
     for action in np.asarray(actions):
         current = np.asarray(model.transition) @ current + np.asarray(model.control) @ action
         expected.append(current)
-    eager, compiled = rollout(model.step, state, actions), jax.jit(lambda s, a: rollout(model.step, s, a))(state, actions)
+    eager, compiled = (
+        rollout(model.step, state, actions),
+        jax.jit(lambda s, a: rollout(model.step, s, a))(state, actions),
+    )
     np.testing.assert_allclose(eager, expected, rtol=1e-12)
     np.testing.assert_allclose(compiled, expected, rtol=1e-12)
 
@@ -27,5 +30,7 @@ def test_vmap_is_a_loop(getkey):
 
 
 def test_a_state_may_be_any_pytree():
-    counts = rollout(lambda carried, given: {"n": carried["n"] + given}, {"n": jnp.asarray(0)}, jnp.arange(1, 4))
+    counts = rollout(
+        lambda carried, given: {"n": carried["n"] + given}, {"n": jnp.asarray(0)}, jnp.arange(1, 4)
+    )
     np.testing.assert_array_equal(counts["n"], [1, 3, 6])

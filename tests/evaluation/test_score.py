@@ -20,7 +20,9 @@ def by_double_loop(model, episodes, horizon):
         for start in range(len(actions)):
             state = states[start]
             for h in range(1, min(horizon, len(actions) - start) + 1):
-                state = np.asarray(model.transition) @ state + np.asarray(model.control) @ actions[start + h - 1]
+                state = (
+                    np.asarray(model.transition) @ state + np.asarray(model.control) @ actions[start + h - 1]
+                )
                 pairs[h][0].append(state)
                 pairs[h][1].append(states[start + h])
     return {h: (np.array(predicted), np.array(true)) for h, (predicted, true) in pairs.items()}
@@ -32,7 +34,9 @@ def test_r2_is_that_of_a_double_loop_and_scikit_learn(getkey, lengths):
     model = LinearModel(0.3 * jax.random.normal(getkey(), (3, 3)), 0.3 * jax.random.normal(getkey(), (3, 2)))
     scores = score(model, episodes, horizon=7)
     for h, (predicted, true) in by_double_loop(model, episodes, 7).items():
-        np.testing.assert_allclose(scores.per_dimension[h - 1], r2_score(true, predicted, multioutput="raw_values"), rtol=1e-9)
+        np.testing.assert_allclose(
+            scores.per_dimension[h - 1], r2_score(true, predicted, multioutput="raw_values"), rtol=1e-9
+        )
         np.testing.assert_allclose(scores.r2[h - 1], r2_score(true, predicted), rtol=1e-9)
         assert scores.num_rollouts[h - 1] == len(true)
     np.testing.assert_allclose(scores.r2bar(5), scores.r2[:5].mean())
@@ -55,7 +59,8 @@ def test_the_true_system_scores_one_and_the_mean_scores_zero(getkey):
 
 
 def test_rollouts_that_leave_the_finite_range_are_counted_never_dropped():
-    """1e30 per step leaves the range where squares are finite after some steps; a start at 0 never leaves it."""
+    """1e30 per step leaves the range where squares are finite after some steps; a start at 0 never leaves
+    it."""
     states = np.ones((41, 1))
     states[5] = states[30] = 2.0  # the data vary, early and late
     states[10] = 0.0  # and one rollout stays where it is
@@ -79,7 +84,9 @@ def test_a_dimension_that_never_changes_has_no_r2():
 def test_a_horizon_at_which_a_dimension_no_longer_changes_is_left_out():
     """The second column moves in the first two steps only: there is nothing to explain three steps ahead."""
     states = np.stack([np.sin(np.arange(9.0)), [0, 1, 2, 2, 2, 2, 2, 2, 2]], axis=1)
-    scores = score(LinearModel(0.5 * jnp.eye(2), jnp.zeros((2, 1))), Episodes.of([(states, np.zeros((8, 1)))]), horizon=4)
+    scores = score(
+        LinearModel(0.5 * jnp.eye(2), jnp.zeros((2, 1))), Episodes.of([(states, np.zeros((8, 1)))]), horizon=4
+    )
     np.testing.assert_array_equal(np.isnan(scores.per_dimension[:, 1]), [False, True, True, True])
     assert np.isfinite(scores.r2).all()
 
@@ -87,10 +94,16 @@ def test_a_horizon_at_which_a_dimension_no_longer_changes_is_left_out():
 def test_horizons_at_which_nothing_changes_are_left_out_of_the_mean():
     """A step response at rest in the end: only one step ahead is there something to explain."""
     states = np.array([[0.0], [1.0], [2.0], [2.0], [2.0], [2.0]])
-    scores = score(LinearModel(0.5 * jnp.eye(1), jnp.zeros((1, 1))), Episodes.of([(states, np.zeros((5, 1)))]), horizon=4)
+    scores = score(
+        LinearModel(0.5 * jnp.eye(1), jnp.zeros((1, 1))), Episodes.of([(states, np.zeros((5, 1)))]), horizon=4
+    )
     np.testing.assert_array_equal(np.isnan(scores.r2), [False, True, True, True])
     assert scores.r2bar() == scores.r2[0]
-    flat = score(LinearModel(0.5 * jnp.eye(1), jnp.zeros((1, 1))), Episodes.of([(states[2:], np.zeros((3, 1)))]), horizon=2)
+    flat = score(
+        LinearModel(0.5 * jnp.eye(1), jnp.zeros((1, 1))),
+        Episodes.of([(states[2:], np.zeros((3, 1)))]),
+        horizon=2,
+    )
     assert np.isnan(flat.r2bar())
 
 
@@ -105,19 +118,24 @@ def test_horizons_at_which_nothing_changes_are_left_out_of_the_mean():
         ([1, 1], 9, 1),
     ],
 )
-def test_the_usual_horizon_leaves_half_as_many_sub_trajectories_as_the_longest_episode_has_steps(lengths, most, expected):
+def test_the_usual_horizon_leaves_half_as_many_sub_trajectories_as_the_longest_episode_has_steps(
+    lengths, most, expected
+):
     counts = [sum(max(0, length - h + 1) for length in lengths) for h in range(1, max(lengths) + 1)]
     assert usual_horizon(random_episodes(lengths), most) == expected
     assert expected == min(most, sum(count >= max(lengths) / 2 for count in counts))
 
 
 def test_scores_up_to_the_usual_horizon_are_those_of_the_model(getkey):
-    """The true system with noisy observations: on one episode its score at the very last horizons is that of chance."""
+    """The true system with noisy observations: on one episode its score at the very last horizons is that of
+    chance."""
     rng = np.random.default_rng(0)
     turn = np.array([[np.cos(0.2), np.sin(0.2)], [-np.sin(0.2), np.cos(0.2)]])
     usual, last = [], []
     for phase in rng.uniform(0, 2 * np.pi, 30):
-        states = np.stack([np.linalg.matrix_power(turn, t) @ [np.cos(phase), np.sin(phase)] for t in range(101)])
+        states = np.stack(
+            [np.linalg.matrix_power(turn, t) @ [np.cos(phase), np.sin(phase)] for t in range(101)]
+        )
         episode = Episodes.of([(states + rng.normal(0, 0.05, states.shape), np.zeros((100, 1)))])
         r2 = score(LinearModel(jnp.asarray(turn), jnp.zeros((2, 1))), episode, horizon=99).r2
         usual.append(r2[: usual_horizon(episode, 100)].min())

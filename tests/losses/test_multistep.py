@@ -43,7 +43,9 @@ def test_loss_and_gradient_of_the_scalar_system_in_closed_form():
     loss = lambda theta: weighted_loss(multistep_errors(ScalarModel(theta), window), Custom(alphas))  # noqa: E731
     value, slope = jax.value_and_grad(loss)(jnp.asarray(theta))
     np.testing.assert_allclose(value, (alphas * residuals**2).sum(), rtol=1e-12)
-    np.testing.assert_allclose(slope, (2 * alphas * residuals * powers * theta ** (powers - 1) * states[0]).sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        slope, (2 * alphas * residuals * powers * theta ** (powers - 1) * states[0]).sum(), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("weights", [Exponential(0.5), Uniform(), Custom([0.1, 0.2, 0.3, 0.3, 0.1])])
@@ -62,7 +64,9 @@ def test_horizon_one_is_the_one_step_loss(model, window):
     short = Window(window.states[:2], window.actions[:1])
     expected = jnp.mean((model.step(window.states[0], window.actions[0]) - window.states[1]) ** 2)
     for weights in (Exponential(3.0), Uniform(), Custom([1.0]), Balanced()):
-        np.testing.assert_allclose(weighted_loss(multistep_errors(model, short), weights), expected, rtol=1e-12)
+        np.testing.assert_allclose(
+            weighted_loss(multistep_errors(model, short), weights), expected, rtol=1e-12
+        )
 
 
 def test_all_weight_on_one_step_is_the_error_at_that_step(model, window):
@@ -72,7 +76,9 @@ def test_all_weight_on_one_step_is_the_error_at_that_step(model, window):
 
 
 def test_jit_is_no_jit_and_vmap_is_a_loop(model, window, getkey):
-    np.testing.assert_allclose(eqx.filter_jit(multistep_errors)(model, window), multistep_errors(model, window), rtol=1e-12)
+    np.testing.assert_allclose(
+        eqx.filter_jit(multistep_errors)(model, window), multistep_errors(model, window), rtol=1e-12
+    )
     batch = jax.tree.map(lambda x: x[None] + 0.1 * jax.random.normal(getkey(), (4, *x.shape)), window)
     together = jax.vmap(multistep_errors, in_axes=(None, 0))(model, batch)
     for index in range(4):

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 from multistep.errors import InputError
-from multistep.losses import Balanced, Custom, Exponential, Uniform, describe_weights, effective_horizon, parse_weights
+from multistep.losses import (
+    Balanced,
+    Custom,
+    Exponential,
+    Uniform,
+    describe_weights,
+    effective_horizon,
+    parse_weights,
+)
 
 
 @pytest.mark.parametrize(("beta", "expected"), [(0.1, [0.91, 0.09]), (2.0, [0.33, 0.67])])
@@ -36,7 +44,8 @@ def test_balanced_weights_make_every_horizon_contribute_the_same():
 
 
 def test_balanced_descends_the_mean_log_error():
-    """The gradient of sum alpha_j e_j is that of the mean of log e_j, times the harmonic mean of the errors."""
+    """The gradient of sum alpha_j e_j is that of the mean of log e_j, times the harmonic mean of the
+    errors."""
 
     def errors(x):
         return jnp.stack([jnp.sum(x**2), jnp.sum((x - 1) ** 4), jnp.sum(jnp.exp(x))])

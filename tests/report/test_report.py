@@ -9,14 +9,17 @@ from rich.console import Console
 from multistep.evaluation import Scores
 from multistep.report.curves import draw_r2_curves
 from multistep.report.tables import demo_sentence, model_sentence, score_table
-from multistep.studies.run_folder import score_rows, score_summary, write_run
+from multistep.runs.run_folder import score_rows, score_summary, write_run
 
 
 def scores(values, diverged):
     """Two dimensions, the second of which never changes."""
     values = np.array(values)
     return Scores(
-        np.stack([values, np.full_like(values, np.nan)], axis=1), np.array(diverged), np.full(len(values), 9), ("a", "b")
+        np.stack([values, np.full_like(values, np.nan)], axis=1),
+        np.array(diverged),
+        np.full(len(values), 9),
+        ("a", "b"),
     )
 
 
@@ -45,22 +48,40 @@ def test_sentences_do_not_flatter():
     assert "diverged after 3 epochs" in sentence
     assert "25.0% of its rollouts left the finite range" in sentence
     good = score_summary(scores([0.9, 0.8, 0.7], [0, 0, 0.0]))
-    assert "none; the true simulator" in demo_sentence({"noise": 0.02, "one_step": bad, "multi_step": good, "ceiling": good})
+    assert "none; the true simulator" in demo_sentence(
+        {"noise": 0.02, "one_step": bad, "multi_step": good, "ceiling": good}
+    )
 
 
 def test_what_became_of_the_noise_is_said():
     good = score_summary(scores([0.9, 0.8, 0.7], [0, 0, 0.0])) | {"horizon": 20, "validation_score": 0.8}
-    assert model_sentence({"model": good}).endswith("80.0% on average over the next 3 steps.")  # it was not looked for
-    found = {"model": good, "measurement_noise": {"a": 0.1, "b": 0.01}, "noise_at_most": {"a": 0.11, "b": 0.05}}
-    once = found | {"fitted_again": False, "first_model_kept_because": "The noise is small.", "first_fit": good}
+    assert model_sentence({"model": good}).endswith(
+        "80.0% on average over the next 3 steps."
+    )  # it was not looked for
+    found = {
+        "model": good,
+        "measurement_noise": {"a": 0.1, "b": 0.01},
+        "noise_at_most": {"a": 0.11, "b": 0.05},
+    }
+    once = found | {
+        "fitted_again": False,
+        "first_model_kept_because": "The noise is small.",
+        "first_fit": good,
+    }
     assert model_sentence(once).endswith(
-        "Deviation of the noise found on the measured states: a 0.1, b 0.01. The data alone allow for up to b 0.05: if your "
+        "Deviation of the noise found on the measured states: a 0.1, b 0.01. The data alone allow for up to "
+        "b 0.05: if your "
         "sensors have that much, train for longer. The first model is kept: the noise is small."
     )
-    again = found | {"fitted_again": True, "first_model_kept_because": None, "first_fit": good | {"validation_score": 0.81}}
+    again = found | {
+        "fitted_again": True,
+        "first_model_kept_because": None,
+        "first_fit": good | {"validation_score": 0.81},
+    }
     assert model_sentence(again).endswith("to the episodes without that noise, with a horizon of 20.")
     worse = again | {"first_fit": good | {"validation_score": 0.95}}
     assert model_sentence(worse).endswith(
-        "The first model predicted the validation episodes better (0.950 against 0.800): for the noise on them, or because it "
+        "The first model predicted the validation episodes better (0.950 against 0.800): for the noise on "
+        "them, or because it "
         "is too poor to smooth with; compare with --no-smooth."
     )

@@ -23,4 +23,6 @@ def oscillators():
 @pytest.fixture(scope="session")
 def small():
     """A fit of a second or so."""
-    return FitConfig(network=NetworkConfig(hidden_size=8), horizon=1, weights=Uniform(), epochs=4, least_steps=100)
+    return FitConfig(
+        network=NetworkConfig(hidden_size=8), horizon=1, weights=Uniform(), epochs=4, least_steps=100
+    )

@@ -13,14 +13,20 @@ def test_the_papers_grid():
     assert len(candidates) * 8 * 3 * 3 == 2952
     assert len(set(candidates)) == len(candidates)
     assert [c.horizon for c in candidates].count(1) == 1
-    assert sorted(c.weights.beta for c in candidates if c.horizon == 3 and isinstance(c.weights, Exponential)) == sorted(
-        PAPER_BETAS
+    assert sorted(
+        c.weights.beta for c in candidates if c.horizon == 3 and isinstance(c.weights, Exponential)
+    ) == sorted(PAPER_BETAS)
+    assert all(
+        (c.network, c.epochs, c.batch_size) == (PAPER.network, PAPER.epochs, PAPER.batch_size)
+        for c in candidates
     )
-    assert all((c.network, c.epochs, c.batch_size) == (PAPER.network, PAPER.epochs, PAPER.batch_size) for c in candidates)
 
 
 def test_anything_in_the_configuration_varies():
-    found = vary(DEFAULT, ["learning_rate=1e-3,3e-4", "network.hidden_size=32", "patience=2,3", "network.batch_norm=true"])
+    found = vary(
+        DEFAULT,
+        ["learning_rate=1e-3,3e-4", "network.hidden_size=32", "patience=2,3", "network.batch_norm=true"],
+    )
     assert [(c.learning_rate, c.patience) for c in found] == [(1e-3, 2), (1e-3, 3), (3e-4, 2), (3e-4, 3)]
     assert all(c.network.hidden_size == 32 and c.network.batch_norm is True for c in found)
     assert all(c.horizon == DEFAULT.horizon and c.network.dropout == 0 for c in found)

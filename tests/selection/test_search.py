@@ -14,12 +14,14 @@ CANDIDATES = grid(PAPER, PAPER_HORIZONS, PAPER_BETAS)
 
 
 class Landscape:
-    """Scores that are known: each candidate has a worth, a short training shows it less clearly. Counts what it costs."""
+    """Scores that are known: each candidate has a worth, a short training shows it less clearly. Counts what
+    it costs."""
 
     def __init__(self, seed, blur, lost=()):
         rng = np.random.default_rng(seed)
         self.worth = {
-            (c.horizon, c.weights): worth for c, worth in zip(CANDIDATES, rng.uniform(0, 1, len(CANDIDATES)), strict=True)
+            (c.horizon, c.weights): worth
+            for c, worth in zip(CANDIDATES, rng.uniform(0, 1, len(CANDIDATES)), strict=True)
         }
         self.rng, self.blur, self.lost, self.epochs = rng, blur, lost, 0
 
@@ -31,11 +33,16 @@ class Landscape:
         if config.horizon in self.lost:
             return (-math.inf, 0.5, 0.5)
         blur = self.blur * (1 - config.epochs / PAPER.epochs)
-        return tuple((self.worth[config.horizon, config.weights] + blur * self.rng.standard_normal(3)).tolist())
+        return tuple(
+            (self.worth[config.horizon, config.weights] + blur * self.rng.standard_normal(3)).tolist()
+        )
 
     @property
     def winner(self):
-        return max((c for c in CANDIDATES if c.horizon not in self.lost), key=lambda c: self.worth[c.horizon, c.weights])
+        return max(
+            (c for c in CANDIDATES if c.horizon not in self.lost),
+            key=lambda c: self.worth[c.horizon, c.weights],
+        )
 
 
 def test_the_grid_trains_everything_in_full():

@@ -18,7 +18,8 @@ from multistep.training import Outcome
 
 @pytest.fixture(scope="module")
 def selected(oscillators, small, tmp_path_factory):
-    """A selection of three candidates, of which one cannot be trained: its folder, the candidates, the result."""
+    """A selection of three candidates, of which one cannot be trained: its folder, the candidates, the
+    result."""
     out = tmp_path_factory.mktemp("select")
     candidates = [*grid(small, (1, 3), (1.0,)), replace(small, horizon=61)]
     with jax.numpy_dtype_promotion("standard"):
@@ -60,7 +61,9 @@ def test_the_same_call_runs_nothing_again_and_halving_uses_what_is_there(selecte
     before = (out / "fits.jsonl").read_bytes()
     assert select(oscillators, candidates, seed=0, out=out, horizon=20) == selection
     assert (out / "fits.jsonl").read_bytes() == before
-    halved = select(oscillators, candidates, seed=0, out=out, horizon=20, search=Halving(factor=2, num_rungs=2))
+    halved = select(
+        oscillators, candidates, seed=0, out=out, horizon=20, search=Halving(factor=2, num_rungs=2)
+    )
     assert halved.best in selection.ranking
     assert len(halved.ranking) < 3
     assert all(row["epochs"] == 2 for row in rows_of(out)[9:])
@@ -70,7 +73,9 @@ def test_failed_fits_are_run_again_if_asked(selected, oscillators, tmp_path):
     """One finished fit is made to look like a failed one: it stays so, until it is asked for again."""
     out, candidates, selection = selected
     rows = [row for row in rows_of(out) if row["epochs"] == 4]
-    victim = next(number for number, row in enumerate(rows) if row["horizon"] == selection.best.config.horizon)
+    victim = next(
+        number for number, row in enumerate(rows) if row["horizon"] == selection.best.config.horizon
+    )
     rows[victim] |= {"outcome": "failed", "reason": "the disk was full"}
     (tmp_path / "fits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     kept = select(oscillators, candidates, seed=0, out=tmp_path, horizon=20)
@@ -89,7 +94,9 @@ def test_refit_trains_on_every_episode(oscillators, small):
 
 
 def test_mean_and_deviation_of_a_candidate(small):
-    rows = [{"outcome": "finished", "reason": None, "r2bar": score, "seconds": 1.0} for score in (0.5, 0.6, 0.7)]
+    rows = [
+        {"outcome": "finished", "reason": None, "r2bar": score, "seconds": 1.0} for score in (0.5, 0.6, 0.7)
+    ]
     ranked = ranked_of(small, rows)
     assert (ranked.mean, ranked.deviation, ranked.problem) == (pytest.approx(0.6), pytest.approx(0.1), None)
     lost = ranked_of(small, [*rows[:2], {**rows[2], "outcome": "diverged", "reason": "it diverged"}])
@@ -100,7 +107,9 @@ def test_mean_and_deviation_of_a_candidate(small):
 
 
 def test_who_is_as_good_as_the_best(small):
-    ranking = tuple(Ranked(small, scores, 1.0, None) for scores in ((0.7, 0.9), (0.7, 0.7), (0.6, 0.6), (0.9, -math.inf)))
+    ranking = tuple(
+        Ranked(small, scores, 1.0, None) for scores in ((0.7, 0.9), (0.7, 0.7), (0.6, 0.6), (0.9, -math.inf))
+    )
     selection = Selection(ranking, 20, 4, 4.0)
     assert selection.best is ranking[0]
     assert selection.as_good == ranking[:2]  # the best has 0.8 +- 0.14
@@ -123,5 +132,7 @@ def test_nothing_to_select_from(oscillators, small, tmp_path):
 
 
 def test_no_candidate_that_can_be_trained(oscillators, small, tmp_path):
-    with pytest.raises(InputError, match=r"No candidate has a finite score on all folds.*shorter than the horizon of 61"):
+    with pytest.raises(
+        InputError, match=r"No candidate has a finite score on all folds.*shorter than the horizon of 61"
+    ):
         select(oscillators, [replace(small, horizon=61)], seed=0, out=tmp_path, num_workers=1)

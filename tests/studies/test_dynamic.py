@@ -14,7 +14,7 @@ import pytest
 from multistep.errors import InputError
 from multistep.losses import Exponential
 from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dynamic_table
-from multistep.selection.row_log import RowLog
+from multistep.runs.row_log import RowLog
 from multistep.studies.dynamic import ROWS, DynamicConfig, run_dynamic
 from multistep.studies.dynamic_tables import best_by_return, group_row, verdicts
 from multistep.training import FitConfig, Smoothed
@@ -47,43 +47,64 @@ def test_the_best_is_chosen_and_reported_on_different_episodes():
     lucky, good = MODEL, FitConfig(horizon=10, weights=Exponential(2.0))
     row = best_by_return(0.0, "beta by return", {lucky: [agent(900.0, 10.0)], good: [agent(500.0, 600.0)]})
     assert (row["weights"], row["return_mean"], row["episodes"]) == ("exponential:0.3", 10.0, 1)
-    failed = best_by_return(0.0, "beta by return", {lucky: [{"outcome": "failed"}], good: [agent(500.0, 600.0)]})
+    failed = best_by_return(
+        0.0, "beta by return", {lucky: [{"outcome": "failed"}], good: [agent(500.0, 600.0)]}
+    )
     assert failed["return_mean"] == 600.0
     lost = best_by_return(
         0.0,
         "beta by return",
-        {lucky: [agent(900.0, 900.0), {"outcome": "diverged"}], good: [agent(500.0, 600.0), agent(500.0, 600.0)]},
+        {
+            lucky: [agent(900.0, 900.0), {"outcome": "diverged"}],
+            good: [agent(500.0, 600.0), agent(500.0, 600.0)],
+        },
     )
     assert (lost["return_mean"], lost["lost"]) == (600.0, 0)
 
 
 def test_a_lost_agent_is_told():
-    row = group_row(0.01, "uniform", MODEL, [agent(800.0, 810.0), agent(790.0, 800.0), {"outcome": "diverged"}])
+    row = group_row(
+        0.01, "uniform", MODEL, [agent(800.0, 810.0), agent(790.0, 800.0), {"outcome": "diverged"}]
+    )
     assert (row["agents"], row["lost"], row["return_mean"]) == (2, 1, 800.0)
 
 
 def test_a_model_that_was_not_fitted_again_has_the_horizon_of_the_first_fit():
     both = Smoothed(FitConfig(horizon=40), FitConfig(horizon=20))
-    horizons = [group_row(0.0, "default", both, [agent(1.0) | {"fitted_again": again}])["horizon"] for again in (False, True)]
+    horizons = [
+        group_row(0.0, "default", both, [agent(1.0) | {"fitted_again": again}])["horizon"]
+        for again in (False, True)
+    ]
     assert horizons == [40, 20]
 
 
 def test_the_sentence_names_filtered_observations_only_where_there_are_some():
     sizes = {"sac_steps": 1, "epochs_of_paper_models": 2, "agents_per_model": 3}
-    rows = [group_row(0.0, name, MODEL, [agent(800.0)]) for name in ("one-step", "default, fitted once", "default")]
+    rows = [
+        group_row(0.0, name, MODEL, [agent(800.0)])
+        for name in ("one-step", "default, fitted once", "default")
+    ]
     found = verdicts(rows)
     assert found["default"] == {"0": 800.0}
     assert "in the default model: 800 at 0 % noise; without the second fit" in dynamic_sentence(found | sizes)
-    noisy = verdicts([*rows, group_row(0.01, "default, filtered", MODEL, [agent() | {"returns_filtered": [700.0]}])])
-    assert "800 at 0 % noise; with filtered observations: 700 at 1 % noise; without" in dynamic_sentence(noisy | sizes)
+    noisy = verdicts(
+        [*rows, group_row(0.01, "default, filtered", MODEL, [agent() | {"returns_filtered": [700.0]}])]
+    )
+    assert "800 at 0 % noise; with filtered observations: 700 at 1 % noise; without" in dynamic_sentence(
+        noisy | sizes
+    )
 
 
 def test_the_command_of_the_page_runs_and_resumes(tmp_path):
     """The smallest scale, on the dataset that comes with the package."""
-    (block,) = re.findall(r"```sh\n(.*?)```", (Path(__file__).parents[2] / "docs" / "dynamic.md").read_text(), flags=re.DOTALL)
+    (block,) = re.findall(
+        r"```sh\n(.*?)```", (Path(__file__).parents[2] / "docs" / "dynamic.md").read_text(), flags=re.DOTALL
+    )
     words = shlex.split(block)
     assert words[:5] == ["multistep", "reproduce", "dynamic", "--scale", "smoke"]
-    answer = subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+    answer = subprocess.run(
+        [sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
     assert "in the default model" in answer.stdout
     out = tmp_path / words[-1]
     rows = RowLog(out / ROWS).read()
@@ -92,7 +113,9 @@ def test_the_command_of_the_page_runs_and_resumes(tmp_path):
     assert len(RowLog(out / ROWS).read()) == len(rows)
     kinds = [row["kind"] for row in rows]
     assert kinds.count("fit") == 2  # horizon 2 with two betas
-    assert kinds.count("agent") == 5  # both of ours, one-step, horizon 2 with both betas: one R2's choice, one uniform
+    assert (
+        kinds.count("agent") == 5
+    )  # both of ours, one-step, horizon 2 with both betas: one R2's choice, one uniform
     assert sorted(len(row["returns"]) for row in rows if row["kind"] == "agent") == [2, 2, 3, 3, 3]
     bars = pl.read_csv(out / "rows.csv")
     assert bars["variant"].to_list() == [

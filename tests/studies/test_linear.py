@@ -11,7 +11,7 @@ from multistep.data import Window
 from multistep.losses import Custom, Exponential, multistep_errors, weighted_loss
 from multistep.report.linear_figures import draw_linear
 from multistep.studies import linear_system as system
-from multistep.studies.intervals import interval
+from multistep.evaluation.intervals import interval
 from multistep.studies.linear import LinearConfig, observe, run_linear
 from systems import ScalarModel
 
@@ -19,7 +19,8 @@ finite = st.floats(-2, 2).filter(lambda value: abs(value) > 1e-3)
 
 
 def general_loss(theta, states, observed, alphas):
-    """The core's loss on the linear system: a batch of windows, the first state known, the others observed."""
+    """The core's loss on the linear system: a batch of windows, the first state known, the others
+    observed."""
 
     def errors_of(state, following):
         window = Window(jnp.concatenate([state[None], following])[:, None], jnp.zeros((len(following), 0)))
@@ -44,8 +45,12 @@ def test_the_general_loss_has_the_closed_values_and_gradients(data, horizon):
     floor = alphas @ ((observed**2).mean(axis=1) - energy * p**2)
     for theta in (-1.1, -0.3, 0.0, 0.6, 1.2):
         value, slope = jax.value_and_grad(general_loss)(jnp.asarray(theta), states, observed, alphas)
-        np.testing.assert_allclose(value, energy * system.loss(np.array([theta]), p, alphas)[0] + floor, rtol=1e-10)
-        np.testing.assert_allclose(slope, energy * system.derivative(np.array([theta]), p, alphas)[0], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(
+            value, energy * system.loss(np.array([theta]), p, alphas)[0] + floor, rtol=1e-10
+        )
+        np.testing.assert_allclose(
+            slope, energy * system.derivative(np.array([theta]), p, alphas)[0], rtol=1e-9, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("horizon", [3, 4])
@@ -83,7 +88,9 @@ def test_the_closed_minimiser_is_where_gradient_descent_on_the_general_loss_ends
     theta = jnp.asarray(0.5)
     for _ in range(3000):
         theta = theta - 0.01 * slope(theta)
-    np.testing.assert_allclose(theta, system.minimiser(system.moments(states, observed)[None], alpha, 1.0)[0], atol=1e-9)
+    np.testing.assert_allclose(
+        theta, system.minimiser(system.moments(states, observed)[None], alpha, 1.0)[0], atol=1e-9
+    )
 
 
 @given(finite, finite, st.floats(0.01, 0.99), st.sampled_from([-1.0, 1.0]))
@@ -113,7 +120,10 @@ def test_any_horizon_against_brute_force(horizon, beta):
 def test_two_ways_to_the_same_minimiser():
     p = np.random.default_rng(0).normal(0.4, 0.4, (500, 2))
     for alpha in (0.1, 0.5, 0.9):
-        closed, general = system.minimiser(p, alpha, 1.0), system.minimiser_any_horizon(p, np.array([alpha, 1 - alpha]), 1.0)
+        closed, general = (
+            system.minimiser(p, alpha, 1.0),
+            system.minimiser_any_horizon(p, np.array([alpha, 1 - alpha]), 1.0),
+        )
         np.testing.assert_allclose(closed, general, atol=1e-7)
 
 
@@ -128,7 +138,9 @@ def test_least_squares_is_an_independent_librarys(data):
 
 
 def test_without_a_positive_square_only_zero_is_left():
-    np.testing.assert_array_equal(system.minimiser(np.array([[0.5, -0.1], [0.5, 0.25]]), 0.0, -1.0), [0, -0.5])
+    np.testing.assert_array_equal(
+        system.minimiser(np.array([[0.5, -0.1], [0.5, 0.25]]), 0.0, -1.0), [0, -0.5]
+    )
 
 
 # What theory says of the variance
@@ -138,12 +150,16 @@ def test_without_a_positive_square_only_zero_is_left():
 def test_first_order_variance_of_two_steps(theta):
     alpha = np.linspace(0, 1, 1001)
     ours = np.array([system.first_order_variance(theta, np.array([a, 1 - a]), 0.3, 2.0) for a in alpha])
-    printed = 0.3**2 / 2 * (alpha**2 + 4 * theta**2 * (1 - alpha) ** 2) / (alpha + 4 * theta**2 * (1 - alpha)) ** 2
+    printed = (
+        0.3**2 / 2 * (alpha**2 + 4 * theta**2 * (1 - alpha) ** 2) / (alpha + 4 * theta**2 * (1 - alpha)) ** 2
+    )
     np.testing.assert_allclose(ours, printed)
     assert alpha[ours.argmin()] == 0.5
     np.testing.assert_allclose(ours.min(), 0.3**2 / (2 * (1 + 4 * theta**2)))
     assert ours.min() < ours[-1]  # always below the one-step loss ...
-    assert (ours.min() < ours[-1] / 2 - 1e-12) == (theta > 0.5)  # ... and below averaging for theta above 1/2 only
+    assert (ours.min() < ours[-1] / 2 - 1e-12) == (
+        theta > 0.5
+    )  # ... and below averaging for theta above 1/2 only
     assert (ours[0] < ours[-1] - 1e-12) == (theta > 0.5)  # so is alpha = 0 below alpha = 1
 
 
@@ -158,12 +174,18 @@ def test_equal_weights_are_best_to_first_order_at_any_horizon(horizon):
 def estimates(theta, noise, alphas, *, number=20_000):
     rng = np.random.default_rng(int(1000 * theta))
     states = np.linspace(-5, 5, 10)
-    observed = observe(states, theta, noise, rng.standard_normal((number, len(alphas) + 1, 10)))[:, : len(alphas)]
-    return system.minimiser_any_horizon(system.moments(states, observed), np.array(alphas), 1.0), states @ states
+    observed = observe(states, theta, noise, rng.standard_normal((number, len(alphas) + 1, 10)))[
+        :, : len(alphas)
+    ]
+    return system.minimiser_any_horizon(
+        system.moments(states, observed), np.array(alphas), 1.0
+    ), states @ states
 
 
 @pytest.mark.parametrize("theta", [0.3, 0.6, 0.9])
-@pytest.mark.parametrize("alphas", [(1.0,), (0.5, 0.5), (0.2, 0.8), (0.25, 0.25, 0.25, 0.25), (0.1, 0.2, 0.7)])
+@pytest.mark.parametrize(
+    "alphas", [(1.0,), (0.5, 0.5), (0.2, 0.8), (0.25, 0.25, 0.25, 0.25), (0.1, 0.2, 0.7)]
+)
 def test_monte_carlo_agrees_with_first_order_at_small_noise(theta, alphas):
     values, energy = estimates(theta, 0.05, alphas)
     theory = system.first_order_variance(theta, np.array(alphas), 0.05, energy)
@@ -186,7 +208,9 @@ def test_the_augmented_variant_is_biased_by_the_noise_in_its_inputs():
     expected = theta * (1 + theta**2) * energy / ((1 + theta**2) * energy + len(states) * noise**2)
     np.testing.assert_allclose(system.augmented(states, observed[:, :2]).mean(), expected, rtol=2e-3)
     assert expected < 0.97 * theta
-    np.testing.assert_allclose(system.averaged(states, observed[:, 0], observed[:, 2]).mean(), theta, rtol=2e-3)
+    np.testing.assert_allclose(
+        system.averaged(states, observed[:, 0], observed[:, 2]).mean(), theta, rtol=2e-3
+    )
 
 
 # The study
@@ -208,7 +232,9 @@ def test_the_study_leaves_rows_figures_and_findings(tmp_path):
 
 def test_intervals_are_scipys_and_cover_the_truth():
     rng = np.random.default_rng(0)
-    covered = [low < 1 < high for low, high in (interval(rng.exponential(1, (3, 60)), seed=n) for n in range(200))]
+    covered = [
+        low < 1 < high for low, high in (interval(rng.exponential(1, (3, 60)), seed=n) for n in range(200))
+    ]
     assert 0.88 < np.mean(covered) < 0.99
     shift = interval(np.stack([np.arange(9.0), np.arange(9.0) + 100]))
     np.testing.assert_allclose(np.array(shift) - 50, interval(np.arange(9.0)))

@@ -51,16 +51,22 @@ def plain_loss(parameters, observed, alpha):
 def test_the_general_loss_has_the_plain_values_and_gradients(alpha):
     observed = observe(np.linspace(-2, 2, 15), 0.2, 1, np.random.default_rng(0))[0]
     for parameters in ([0.5, -1.0], [1.5, 2.0], [-2.0, 0.1]):
-        value, slope = jax.value_and_grad(two_step_loss)(jnp.asarray(parameters), jnp.asarray(observed), jnp.asarray(alpha))
+        value, slope = jax.value_and_grad(two_step_loss)(
+            jnp.asarray(parameters), jnp.asarray(observed), jnp.asarray(alpha)
+        )
         np.testing.assert_allclose(value, plain_loss(parameters, observed, alpha), rtol=1e-12)
         for index, change in enumerate(1e-6 * np.eye(2)):
-            above, below = (plain_loss(np.add(parameters, sign * change), observed, alpha) for sign in (1, -1))
+            above, below = (
+                plain_loss(np.add(parameters, sign * change), observed, alpha) for sign in (1, -1)
+            )
             np.testing.assert_allclose(slope[index], (above - below) / 2e-6, rtol=1e-6, atol=1e-9)
 
 
 def test_without_noise_the_truth_has_no_error():
     observed = observe(np.linspace(-2, 2, 15), 0.0, 1, np.random.default_rng(0))[0]
-    np.testing.assert_allclose(two_step_errors(jnp.asarray(TRUE_PARAMETERS), jnp.asarray(observed)), 0, atol=1e-30)
+    np.testing.assert_allclose(
+        two_step_errors(jnp.asarray(TRUE_PARAMETERS), jnp.asarray(observed)), 0, atol=1e-30
+    )
 
 
 def test_noise_is_on_what_follows_with_the_asked_deviation():
@@ -83,7 +89,9 @@ def test_the_program_agrees_with_a_loop_in_pytorch(ablation, results):
     for which in (0, 1):
         for training in (0, 37, 101, 179):
             expected = torch_distance(ablation, which, training)
-            np.testing.assert_allclose(results["distance"][which, training, -1], expected, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(
+                results["distance"][which, training, -1], expected, rtol=1e-4, atol=1e-6
+            )
 
 
 def test_training_lowers_the_loss(results):
@@ -99,18 +107,23 @@ def test_the_study_leaves_rows_and_figures(tmp_path):
     by_alpha = pl.read_csv(tmp_path / "alphas.csv")
     for alpha in (0.0, 0.75):
         own = rows.filter(pl.col("alpha") == alpha)
-        found = by_alpha.row(by_predicate=(pl.col("measure") == "mean") & (pl.col("alpha") == alpha), named=True)
+        found = by_alpha.row(
+            by_predicate=(pl.col("measure") == "mean") & (pl.col("alpha") == alpha), named=True
+        )
         np.testing.assert_allclose(found["value"], own["mean"].mean())
         assert found["low"] < found["value"] < found["high"]
     minima = pl.read_csv(tmp_path / "minima.csv").filter(pl.col("noise") == 0)
-    np.testing.assert_allclose(minima.select("theta_1", "theta_2").to_numpy(), [TRUE_PARAMETERS] * len(minima), atol=1e-9)
+    np.testing.assert_allclose(
+        minima.select("theta_1", "theta_2").to_numpy(), [TRUE_PARAMETERS] * len(minima), atol=1e-9
+    )
     _check_landscape(tmp_path)
     for path in draw_sigmoid(tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def _check_landscape(out):
-    """The surface is the mean over the draws of the general loss, and its minima are those that SciPy finds on it."""
+    """The surface is the mean over the draws of the general loss, and its minima are those that SciPy finds
+    on it."""
     rng = np.random.default_rng([0, 1])
     states = rng.uniform(-2, 2, SMOKE.num_samples)
     draws = {noise: observe(states, noise, 10, rng) for noise in LANDSCAPE_NOISES}
@@ -120,13 +133,16 @@ def _check_landscape(out):
         chosen = (pl.col("noise") == noise) & (pl.col("alpha") == alpha)
         for row in surface.filter(chosen).sample(5, seed=0).iter_rows(named=True):
             at = jnp.asarray([row["theta_1"], row["theta_2"]], float)
-            losses = [float(value_and_slope(at, jnp.asarray(draw), jnp.asarray(alpha))[0]) for draw in draws[noise]]
+            losses = [
+                float(value_and_slope(at, jnp.asarray(draw), jnp.asarray(alpha))[0]) for draw in draws[noise]
+            ]
             np.testing.assert_allclose(row["loss"], np.mean(losses), rtol=1e-4)
     found = minima.filter((pl.col("noise") == 0.2) & (pl.col("alpha") == 0.5))
     for draw, row in zip(draws[0.2], found.iter_rows(named=True), strict=True):
         best = minimize(
             lambda at, draw=draw: [
-                np.asarray(part, float) for part in value_and_slope(jnp.asarray(at), jnp.asarray(draw), jnp.asarray(0.5))
+                np.asarray(part, float)
+                for part in value_and_slope(jnp.asarray(at), jnp.asarray(draw), jnp.asarray(0.5))
             ],
             TRUE_PARAMETERS,
             jac=True,

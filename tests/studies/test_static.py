@@ -12,9 +12,9 @@ from multistep.bench.search import SearchBenchConfig, run_search_bench
 from multistep.data import add_noise
 from multistep.errors import InputError
 from multistep.report.static_figures import draw_static, static_sentence, static_table, write_table
-from multistep.selection.row_log import RowLog
+from multistep.runs.row_log import RowLog
 from multistep.studies import static_tables
-from multistep.studies.run_folder import write_rows
+from multistep.runs.run_folder import write_rows
 from multistep.studies.static import SIZES, StaticConfig, prepare, run_static
 from multistep.tasks import CARTPOLE
 from multistep.tasks.cache import load_dataset
@@ -56,8 +56,12 @@ def test_cells_are_the_best_betas_by_brute_force(study):
         assert cell["deviation"] == pytest.approx(statistics.stdev(by_weights[best]))
         assert cell["betas"] == cell["betas_in_all"] == len(by_weights)
         if cell["horizon"] == 2:
-            assert cell["effective_horizon"] == pytest.approx((1 + 2 * cell["beta"]) / (1 + cell["beta"]), rel=1e-6)
-        ceilings = [np.mean(row["r2"]) for row in rows if (row["kind"], row["noise"]) == ("ceiling", cell["noise"])]
+            assert cell["effective_horizon"] == pytest.approx(
+                (1 + 2 * cell["beta"]) / (1 + cell["beta"]), rel=1e-6
+            )
+        ceilings = [
+            np.mean(row["r2"]) for row in rows if (row["kind"], row["noise"]) == ("ceiling", cell["noise"])
+        ]
         assert cell["ceiling"] == pytest.approx(statistics.mean(ceilings))
         assert cell["paper"] is None  # 20 steps cannot be compared with the paper's 100
 
@@ -92,7 +96,9 @@ def test_a_ceiling_row_is_the_tasks_ceiling(study):
     noisy = add_noise(short, 0.02, key=jax.random.key(0))
     np.testing.assert_array_equal(noisy.states, data[job.data].states)
     expected = CARTPOLE.ceiling(noisy.take(job.fold.test), horizon=20)
-    [row] = [row for row in rows if (row["kind"], row["noise"], row["fold"]) == ("ceiling", 0.02, job.fold.number)]
+    [row] = [
+        row for row in rows if (row["kind"], row["noise"], row["fold"]) == ("ceiling", 0.02, job.fold.number)
+    ]
     np.testing.assert_allclose(row["r2"], expected.r2, atol=1e-6)
 
 
@@ -138,15 +144,31 @@ def test_the_papers_grid_is_prepared(study):
     assert {tuple(map(len, (job.fold.train, job.fold.valid, job.fold.test))) for job in fits} == {(36, 4, 10)}
     assert len(data) == 3
     part = replace(config, noise=(0.02,), horizons=(1, 4), betas=(1.5,))
-    assert len([job for job in prepare(part, [find_dataset("cartpole/random")])[0] if job.labels()["kind"] == "fit"]) == 6
+    assert (
+        len(
+            [
+                job
+                for job in prepare(part, [find_dataset("cartpole/random")])[0]
+                if job.labels()["kind"] == "fit"
+            ]
+        )
+        == 6
+    )
 
 
 def test_the_papers_numbers():
     cells = static_tables.paper_cells()
     assert len(cells) == 8 * 3 * 5
     assert set(cells["dataset"]) == {find_dataset(name).name for name in cells["dataset"]}
-    best = cells.filter((pl.col("dataset") == "cartpole/random") & (pl.col("noise") == 0.02) & (pl.col("horizon") == 10))
-    assert best.select("paper", "paper_deviation", "paper_beta", "highlighted").row(0) == (0.836, 0.007, 0.75, True)
+    best = cells.filter(
+        (pl.col("dataset") == "cartpole/random") & (pl.col("noise") == 0.02) & (pl.col("horizon") == 10)
+    )
+    assert best.select("paper", "paper_deviation", "paper_beta", "highlighted").row(0) == (
+        0.836,
+        0.007,
+        0.75,
+        True,
+    )
     assert len(static_tables.paper_betas()) == 6 * 4
 
 
@@ -164,7 +186,11 @@ def rows_like_the_papers(one_step, ten_steps, noise=0.02):
             "seconds": 1.0,
             "outcome": "finished",
         }
-        for horizon, scores, beta in ((1, one_step, 1), (10, ten_steps, 0.75), (10, [s - 0.2 for s in ten_steps], 2))
+        for horizon, scores, beta in (
+            (1, one_step, 1),
+            (10, ten_steps, 0.75),
+            (10, [s - 0.2 for s in ten_steps], 2),
+        )
         for fold, score in enumerate(scores)
     ]
 
@@ -172,7 +198,10 @@ def rows_like_the_papers(one_step, ten_steps, noise=0.02):
 def test_verdicts_beside_the_paper():
     rows = rows_like_the_papers((0.50, 0.52, 0.51), (0.83, 0.84, 0.85))
     cells = static_tables.cell_table(static_tables.fit_table(rows), 3, 2)
-    assert cells["above_paper"].to_list() == [pytest.approx((0.51 - 0.508) / 0.016), pytest.approx((0.84 - 0.836) / 0.007)]
+    assert cells["above_paper"].to_list() == [
+        pytest.approx((0.51 - 0.508) / 0.016),
+        pytest.approx((0.84 - 0.836) / 0.007),
+    ]
     assert cells["beta"].to_list() == [None, 0.75]
     names = {name: len(found) for name, found in static_tables.verdicts(cells).items()}
     assert names == {
@@ -214,7 +243,9 @@ def test_minus_infinity_is_no_gain():
     assert static_tables.cell_table(static_tables.fit_table(diverged), 3, 2)["beta"].to_list() == [None, 2.0]
 
 
-@pytest.mark.parametrize("which", ["one-step only", "nothing whole", "all failed", "not a grid", "no finite gain"])
+@pytest.mark.parametrize(
+    "which", ["one-step only", "nothing whole", "all failed", "not a grid", "no finite gain"]
+)
 def test_tables_and_figures_of_a_part_of_the_study(which, tmp_path):
     rows = rows_like_the_papers((0.5, 0.5, 0.5), (0.8, 0.8, 0.8))
     rows = {
@@ -231,7 +262,9 @@ def test_tables_and_figures_of_a_part_of_the_study(which, tmp_path):
     write_rows(tmp_path / "curves.csv", static_tables.curve_table(fits, cells))
     assert all(path.exists() for path in draw_static(tmp_path))
     parts = cells.select("dataset", "noise").unique()
-    assert static_table(tmp_path).row_count == len(cells) + 2 * len(parts)  # with a heading and the simulator each
+    assert static_table(tmp_path).row_count == len(cells) + 2 * len(
+        parts
+    )  # with a heading and the simulator each
 
 
 def test_the_benchmark_of_searches_stands_on_the_rows_of_a_study(study, tmp_path):
@@ -245,10 +278,14 @@ def test_the_benchmark_of_searches_stands_on_the_rows_of_a_study(study, tmp_path
             scores.setdefault((row["horizon"], row["weights"]), []).append(np.mean(row["r2"]))
     winner = max(scores, key=lambda candidate: np.mean(scores[candidate]))
     assert (found["grid_horizon"], found["grid_weights"]) == winner
-    means = {name: np.mean(scores[found[f"{name}_horizon"], found[f"{name}_weights"]]) for name in ("grid", "halving")}
+    means = {
+        name: np.mean(scores[found[f"{name}_horizon"], found[f"{name}_weights"]])
+        for name in ("grid", "halving")
+    }
     below = (means["grid"] - means["halving"]) / np.std(scores[winner], ddof=1)
     assert found["below_winner"] == pytest.approx(below, abs=1e-5)
-    # Of two epochs the shortest rung has one, for all three candidates; what goes on from it is trained in full.
+    # Of two epochs the shortest rung has one, for all three candidates; what goes on from it is trained in
+    # full.
     trained = len(RowLog(tmp_path / "fits.jsonl").read())
     assert trained == 3 * 2
     assert 0.5 < found["cost_of_grid"] < 1.5

@@ -32,7 +32,9 @@ def test_the_catalogue_is_the_papers():
 def test_what_is_kept_is_what_is_loaded(tmp_path):
     dataset, episodes = find_dataset("swimmer/random"), random_episodes([5, 3], rewards=True)
     assert cached(dataset, tmp_path) is None
-    with pytest.raises(InputError, match=r"swimmer/random is not in .*: make it with 'multistep collect swimmer/random'"):
+    with pytest.raises(
+        InputError, match=r"swimmer/random is not in .*: make it with 'multistep collect swimmer/random'"
+    ):
         load_dataset("swimmer/random", tmp_path)
     path = keep_dataset(dataset, episodes, {"multistep": "0"}, tmp_path)
     assert path == tmp_path / "swimmer" / "random.npz"
@@ -92,7 +94,8 @@ def test_some_come_with_the_package():
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_those_that_come_with_the_package_are_whole(path, tmp_path):
-    """As recorded, of the paper's size, small enough for a repository; random episodes first, then better ones."""
+    """As recorded, of the paper's size, small enough for a repository; random episodes first, then better
+    ones."""
     dataset = find_dataset(f"{path.parent.name}/{path.stem}")
     episodes = load_dataset(dataset.name, tmp_path)  # refused if its checksum or its recipe is another
     assert dataset_path(dataset, tmp_path) == path

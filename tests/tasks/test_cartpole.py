@@ -31,6 +31,8 @@ def test_the_printed_reward_with_the_velocity_of_the_cart_is_wrong():
     assert np.abs(np.asarray(printed) - rewards).max() > 1e-3
 
 
-@pytest.mark.filterwarnings("ignore:.*A Box observation space")  # has no bounds, like Gymnasium's own of this kind
+@pytest.mark.filterwarnings(
+    "ignore:.*A Box observation space"
+)  # has no bounds, like Gymnasium's own of this kind
 def test_the_environment_passes_gymnasiums_own_checks():
     check_env(CARTPOLE.make(), skip_render_check=True)

@@ -23,7 +23,8 @@ def episodes(task):
 
 
 def test_episodes_are_those_of_the_environment_itself(task, episodes):
-    """The environment, reset with the same seed and stepped with the same actions, sees the same and pays the same."""
+    """The environment, reset with the same seed and stepped with the same actions, sees the same and pays the
+    same."""
     seed_key, _ = jax.random.split(jax.random.key(0))
     environment = task.make()
     observation, _ = environment.reset(seed=int(jax.random.randint(seed_key, (), 0, 2**31 - 1)))
@@ -44,7 +45,8 @@ def test_an_episode_ends_by_time(task):
     assert not any(any(end) for end in ends[:-1])
 
 
-# The distance covered, which Swimmer and HalfCheetah are paid for, is not observed: the mean of the velocities stands for it.
+# The distance covered, which Swimmer and HalfCheetah are paid for, is not observed: the mean of the
+# velocities stands for it.
 @pytest.mark.parametrize(
     ("task", "smallest_r2", "largest_error"),
     [(CARTPOLE, 1 - 1e-12, 1e-6), (SWIMMER, 0.997, np.inf), (HALFCHEETAH, 0.91, np.inf)],
@@ -61,14 +63,17 @@ def test_reward_of_observations_against_the_environment_on_10000_steps(task, sma
         theirs.append(reward)
         observation = environment.reset()[0] if truncated else following
         assert step < 999 or truncated == (step % 1000 == 999)
-    ours = np.asarray(jax.jit(jax.vmap(task.reward))(*(jnp.asarray(np.stack(part)) for part in zip(*steps, strict=True))))
+    ours = np.asarray(
+        jax.jit(jax.vmap(task.reward))(*(jnp.asarray(np.stack(part)) for part in zip(*steps, strict=True)))
+    )
     errors = ours - np.array(theirs)
     assert np.abs(errors).max() <= largest_error
     assert 1 - np.mean(errors**2) / np.var(theirs) >= smallest_r2
 
 
 def test_the_simulator_can_be_set_to_what_was_observed(task):
-    """From each observation on, the simulator does what the environment did (up to where its contact solver starts from)."""
+    """From each observation on, the simulator does what the environment did (up to where its contact solver
+    starts from)."""
     episodes = task.collect_random(1, key=jax.random.key(3), num_steps=50)
     scores = task.ceiling(episodes, horizon=1)
     np.testing.assert_allclose(scores.r2, 1, atol=1e-6 if task is not HALFCHEETAH else 5e-3)
@@ -91,7 +96,10 @@ def test_same_key_same_episodes(task, episodes):
 
 
 def test_the_ceiling_falls_with_noise(task, episodes):
-    scores = [task.ceiling(add_noise(episodes, s, key=jax.random.key(1)), horizon=20).r2bar() for s in (0.0, 0.01, 0.05)]
+    scores = [
+        task.ceiling(add_noise(episodes, s, key=jax.random.key(1)), horizon=20).r2bar()
+        for s in (0.0, 0.01, 0.05)
+    ]
     assert scores[0] > (0.9999 if task is not HALFCHEETAH else 0.95)
     assert scores[2] < scores[1] < scores[0]
 

@@ -16,7 +16,9 @@ PLAIN = NetworkConfig(hidden_size=6)
 
 def windows_of(episodes, horizon):
     """The windows and the starts of all of them."""
-    return Windows(*fit_normaliser(episodes).normalise(episodes), horizon), jnp.asarray(window_starts(episodes, horizon))
+    return Windows(*fit_normaliser(episodes).normalise(episodes), horizon), jnp.asarray(
+        window_starts(episodes, horizon)
+    )
 
 
 @pytest.mark.parametrize("weights", [Exponential(0.5), Uniform(), Balanced(), Custom([0.2, 0.5, 0.3])])
@@ -34,7 +36,9 @@ def test_batch_loss_is_the_weighted_mean_error_of_the_models_own_rollouts(getkey
         state, own = jnp.asarray(episodes.states[start]), []
         for step in range(3):
             state = model.step(state, jnp.asarray(episodes.actions[start + step]))
-            own.append((((state - episodes.states[start + step + 1]) / normaliser.state_deviation) ** 2).mean())
+            own.append(
+                (((state - episodes.states[start + step + 1]) / normaliser.state_deviation) ** 2).mean()
+            )
         errors.append(own)
     mean = jnp.mean(jnp.asarray(errors), axis=0)
     np.testing.assert_allclose(report.errors, mean, rtol=1e-9)
@@ -52,7 +56,9 @@ def test_gradient_of_the_batch_loss_is_that_of_finite_differences(getkey, networ
     gradient = jax.grad(loss)(parameters)
     for direction in np.random.default_rng(0).standard_normal((4, parameters.size)):
         step = 1e-6 * jnp.asarray(direction)
-        np.testing.assert_allclose(gradient @ direction, (loss(parameters + step) - loss(parameters - step)) / 2e-6, rtol=1e-5)
+        np.testing.assert_allclose(
+            gradient @ direction, (loss(parameters + step) - loss(parameters - step)) / 2e-6, rtol=1e-5
+        )
 
 
 def test_an_epoch_is_adam_on_its_batches(getkey):
@@ -60,33 +66,48 @@ def test_an_epoch_is_adam_on_its_batches(getkey):
     (windows, starts), key = windows_of(random_episodes([15]), 2), getkey()
     learner = make_learner(PLAIN, 3, 2, key=getkey())
     training, _ = train_epoch(
-        Training.start(learner), windows, starts[:10].reshape(2, 5, 2), Uniform(), jnp.array([0.01, 0.005]), key=key
+        Training.start(learner),
+        windows,
+        starts[:10].reshape(2, 5, 2),
+        Uniform(),
+        jnp.array([0.01, 0.005]),
+        key=key,
     )
 
     parameters, rebuild = jax.flatten_util.ravel_pytree(Training.start(learner).trained)
     first, second = jnp.zeros_like(parameters), jnp.zeros_like(parameters)
     for number, rate in enumerate([0.01, 0.005]):
         batch = jax.vmap(windows.gather)(starts[5 * number : 5 * number + 5])
-        gradient = jax.grad(lambda p, batch=batch: batch_loss(rebuild(p), Uniform(), batch, key)[0])(parameters)
+        gradient = jax.grad(lambda p, batch=batch: batch_loss(rebuild(p), Uniform(), batch, key)[0])(
+            parameters
+        )
         first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
         unbiased = first / (1 - 0.9 ** (number + 1)), second / (1 - 0.999 ** (number + 1))
         parameters = parameters - rate * unbiased[0] / (jnp.sqrt(unbiased[1]) + 1e-8)
-    np.testing.assert_allclose(jax.flatten_util.ravel_pytree(training.trained)[0], parameters, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(
+        jax.flatten_util.ravel_pytree(training.trained)[0], parameters, rtol=1e-7, atol=1e-12
+    )
 
 
 def test_running_statistics_see_each_gradient_step_once(getkey):
-    """The mean over the rollout's steps enters with the weight of PyTorch's momentum, starting from mean 0, variance 1."""
+    """The mean over the rollout's steps enters with the weight of PyTorch's momentum, starting from mean 0,
+    variance 1."""
     (windows, starts), key = windows_of(random_episodes([15]), 3), getkey()
     learner = make_learner(replace(PLAIN, batch_norm=True), 3, 2, key=getkey())
-    training, _ = train_epoch(Training.start(learner), windows, starts[None], Uniform(), jnp.zeros(1), key=key)
+    training, _ = train_epoch(
+        Training.start(learner), windows, starts[None], Uniform(), jnp.zeros(1), key=key
+    )
     inputs = jax.vmap(windows.gather)(starts)
     statistics = _first_layer_statistics(learner, inputs)
     np.testing.assert_allclose(training.statistics[0].mean, MOMENTUM * statistics.mean, rtol=1e-9)
-    np.testing.assert_allclose(training.statistics[0].variance, 1 - MOMENTUM + MOMENTUM * statistics.variance, rtol=1e-9)
+    np.testing.assert_allclose(
+        training.statistics[0].variance, 1 - MOMENTUM + MOMENTUM * statistics.variance, rtol=1e-9
+    )
 
 
 def _first_layer_statistics(learner, batch: Window) -> Statistics:
-    """By hand: roll the batch, take mean and variance of the first layer at every step, and average over the steps."""
+    """By hand: roll the batch, take mean and variance of the first layer at every step, and average over the
+    steps."""
     state, means, variances = np.asarray(batch.states[:, 0]), [], []
     for step in range(batch.actions.shape[1]):
         x = np.concatenate([state, batch.actions[:, step]], axis=1)
@@ -95,7 +116,9 @@ def _first_layer_statistics(learner, batch: Window) -> Statistics:
             if layer == 0:
                 means.append(x.mean(axis=0))
                 variances.append(x.var(axis=0))
-            x = (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5) * np.asarray(norm.scale) + np.asarray(norm.shift)
+            x = (x - x.mean(axis=0)) / np.sqrt(x.var(axis=0) + 1e-5) * np.asarray(norm.scale) + np.asarray(
+                norm.shift
+            )
             x = np.maximum(x, 0)
         head = learner.network.mean_head
         hidden = np.tanh(x @ np.asarray(head.hidden.weight) + np.asarray(head.hidden.bias))
@@ -108,10 +131,17 @@ def test_the_deviation_head_stays_as_it_was(getkey):
     learner = make_learner(PLAIN, 3, 2, key=getkey())
     before = jax.tree.map(np.asarray, learner.network)
     training, _ = train_epoch(
-        Training.start(learner), windows, starts[:10].reshape(2, 5, 2), Uniform(), jnp.full(2, 0.1), key=getkey()
+        Training.start(learner),
+        windows,
+        starts[:10].reshape(2, 5, 2),
+        Uniform(),
+        jnp.full(2, 0.1),
+        key=getkey(),
     )
     after = training.network
-    for mine, theirs in zip(jax.tree.leaves(before.deviation_head), jax.tree.leaves(after.deviation_head), strict=True):
+    for mine, theirs in zip(
+        jax.tree.leaves(before.deviation_head), jax.tree.leaves(after.deviation_head), strict=True
+    ):
         np.testing.assert_array_equal(mine, theirs)
     assert not np.array_equal(before.mean_head.output.weight, after.mean_head.output.weight)
 
@@ -127,7 +157,8 @@ def test_other_beta_seed_noise_and_data_compile_nothing_anew(getkey):
 
 
 def test_errors_of_the_public_loss_agree(getkey):
-    """`multistep_errors` of a model whose normaliser is the identity is the training loss's error on one window."""
+    """`multistep_errors` of a model whose normaliser is the identity is the training loss's error on one
+    window."""
     windows, starts = windows_of(random_episodes([15]), 3)
     learner = make_learner(PLAIN, 3, 2, key=getkey())
     identity = jax.tree.map(jnp.asarray, fit_normaliser(random_episodes([5])))

@@ -30,7 +30,9 @@ def leaves(model):
 
 
 def same_bits(first, second):
-    return all(np.array_equal(mine, theirs) for mine, theirs in zip(leaves(first), leaves(second), strict=True))
+    return all(
+        np.array_equal(mine, theirs) for mine, theirs in zip(leaves(first), leaves(second), strict=True)
+    )
 
 
 def test_a_fit_learns_and_tells_its_history(data):
@@ -73,7 +75,9 @@ def test_a_score_that_is_no_number_ranks_last(data, values):
 def test_without_any_finite_score_the_last_epoch_is_kept(data, value):
     seen = []
     with pytest.warns(UserWarning, match="No epoch has a finite score"):
-        result = fit(*data, SMALL, key=jax.random.key(0), score=lambda model, _: (seen.append(model), value)[1])
+        result = fit(
+            *data, SMALL, key=jax.random.key(0), score=lambda model, _: (seen.append(model), value)[1]
+        )
     assert same_bits(result.model, seen[-1])
     assert result.best_epoch is not None
     assert result.best_epoch.number == SMALL.epochs - 1
@@ -81,13 +85,17 @@ def test_without_any_finite_score_the_last_epoch_is_kept(data, value):
 
 def test_a_score_that_no_longer_rises_stops_early(data):
     values = iter([0.1, 0.7, 0.3, 0.7, 0.2, 0.9])
-    result = fit(*data, replace(SMALL, epochs=6, patience=2), key=jax.random.key(0), score=lambda *_: next(values))
+    result = fit(
+        *data, replace(SMALL, epochs=6, patience=2), key=jax.random.key(0), score=lambda *_: next(values)
+    )
     assert result.outcome is Outcome.STOPPED_EARLY
     assert len(result.history) == 4
 
 
 def test_divergence_is_an_outcome(data):
-    result = ms.fit(*data, replace(SMALL, epochs=20, learning_rate=1e200, weights=ms.Uniform()), key=jax.random.key(0))
+    result = ms.fit(
+        *data, replace(SMALL, epochs=20, learning_rate=1e200, weights=ms.Uniform()), key=jax.random.key(0)
+    )
     assert result.outcome is Outcome.DIVERGED
     assert len(result.history) < 20
     assert all(np.isfinite(leaf).all() for leaf in leaves(result.model))
@@ -147,7 +155,9 @@ def test_a_fit_with_a_score_of_the_users_own_goes_on_in_another_process(data, tm
 
     for number, (first, again) in enumerate(zip(script(), script(), strict=True)):
         options = {"key": jax.random.key(0), "checkpoint": tmp_path / f"{number}.safetensors"}
-        assert same_bits(fit(*data, SMALL, score=first, **options).model, fit(*data, SMALL, score=again, **options).model)
+        assert same_bits(
+            fit(*data, SMALL, score=first, **options).model, fit(*data, SMALL, score=again, **options).model
+        )
         with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):
             fit(*data, SMALL, score=ms.R2Bar(10), **options)
 
@@ -231,10 +241,13 @@ def test_checkpoints_of_other_fits_and_damaged_ones_are_refused(data, tmp_path):
 
 def test_short_episodes_and_constant_columns_are_said():
     train = random_episodes([3, 10, 12], state_size=2, action_size=1)
-    with pytest.warns(UserWarning, match="1 of 3 training episodes are shorter than the horizon of 4 steps and take no part"):
+    with pytest.warns(
+        UserWarning, match="1 of 3 training episodes are shorter than the horizon of 4 steps and take no part"
+    ):
         ms.fit(train, train, replace(SMALL, epochs=1), key=jax.random.key(0))
     with pytest.raises(
-        ms.InputError, match=r"All 3 training episodes are shorter than the horizon of 20 steps \(the longest has 12\)"
+        ms.InputError,
+        match=r"All 3 training episodes are shorter than the horizon of 20 steps \(the longest has 12\)",
     ):
         ms.fit(train, train, replace(SMALL, horizon=20), key=jax.random.key(0))
     still = train.with_states(np.stack([train.states[:, 0], np.full(len(train.states), 7.0)], axis=1))
@@ -263,7 +276,9 @@ def test_a_small_dataset_is_passed_over_until_there_were_enough_steps():
 
 def test_learning_rates_fall_along_half_a_cosine():
     rates = np.concatenate([learning_rates(1e-3, epoch, Plan(64, 5, 4)) for epoch in range(4)])
-    np.testing.assert_allclose(rates, [1e-3 * (1 + math.cos(math.pi * i / 20)) / 2 for i in range(20)], rtol=1e-12)
+    np.testing.assert_allclose(
+        rates, [1e-3 * (1 + math.cos(math.pi * i / 20)) / 2 for i in range(20)], rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,11 +297,14 @@ def test_bad_settings_get_one_sentence(change, words):
 
 def test_a_second_process_finds_the_compiled_program(tmp_path):
     program = (
-        "import sys, json, pathlib, jax, multistep as ms; from dataclasses import replace; sys.path.insert(0, sys.argv[1]);"
-        "from systems import oscillator_episodes; from multistep.process import keep_compiled_programs;"
+        "import sys, json, pathlib, jax, multistep as ms; from dataclasses import replace; "
+        "sys.path.insert(0, sys.argv[1]);"
+        "from systems import oscillator_episodes; from multistep.runs.process import keep_compiled_programs;"
         "keep_compiled_programs(pathlib.Path(sys.argv[2])); d = oscillator_episodes(3, 40);"
-        "ms.fit(d, d, replace(ms.DEFAULT, horizon=4, epochs=1, least_steps=1), key=jax.random.key(int(sys.argv[3])));"
-        "print(json.dumps(len([p for p in pathlib.Path(sys.argv[2]).iterdir() if p.name.endswith('-cache')])))"
+        "ms.fit(d, d, replace(ms.DEFAULT, horizon=4, epochs=1, least_steps=1), "
+        "key=jax.random.key(int(sys.argv[3])));"
+        "print(json.dumps(len([p for p in pathlib.Path(sys.argv[2]).iterdir() if "
+        "p.name.endswith('-cache')])))"
     )
     counts = [
         json.loads(

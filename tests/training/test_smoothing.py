@@ -12,13 +12,27 @@ import pytest
 import multistep as ms
 from multistep.data import Episodes
 from multistep.dynamics import Observer
-from multistep.training import FitConfig, Outcome, Smoothed, fit, fit_observer, fit_smoothed, smooth, smoothing
+from multistep.training import (
+    FitConfig,
+    Outcome,
+    Smoothed,
+    fit,
+    fit_observer,
+    fit_smoothed,
+    smooth,
+    smoothing,
+)
 from multistep.training.smoothing import _usual_length
 from systems import LinearModel, oscillator_episodes, random_episodes
 
 TRUTH = LinearModel(jnp.array([[0.99, 0.1], [-0.1, 0.97]]), jnp.array([[0.0], [0.1]]))
 SMALL = FitConfig(
-    network=ms.NetworkConfig(hidden_size=32), horizon=8, epochs=40, least_steps=1, batch_size=32, learning_rate=3e-3
+    network=ms.NetworkConfig(hidden_size=32),
+    horizon=8,
+    epochs=40,
+    least_steps=1,
+    batch_size=32,
+    learning_rate=3e-3,
 )
 
 
@@ -49,19 +63,26 @@ def test_episodes_without_noise_stay_as_they_are():
 
 def test_episodes_of_any_lengths_are_smoothed_each_for_itself():
     whole = oscillator_episodes(3, 40, noise=0.1)
-    parts = [(whole[number].states[: steps + 1], whole[number].actions[:steps]) for number, steps in enumerate((40, 33, 1))]
+    parts = [
+        (whole[number].states[: steps + 1], whole[number].actions[:steps])
+        for number, steps in enumerate((40, 33, 1))
+    ]
     episodes = Episodes.of(parts, state_names=whole.state_names, action_names=whole.action_names)
     observer = Observer(TRUTH, jnp.array([0.1, 0.1]), jnp.array([0.01, 0.02]))
     together = smooth(observer, episodes)
     for number, (states, actions) in enumerate(parts):
-        assert np.allclose(together[number].states, observer.smooth(jnp.asarray(states), jnp.asarray(actions)))
+        assert np.allclose(
+            together[number].states, observer.smooth(jnp.asarray(states), jnp.asarray(actions))
+        )
     assert np.array_equal(together.actions, episodes.actions)
     assert together.state_names == episodes.state_names
 
 
 def test_a_constant_state_stays_and_disturbs_nothing():
     noisy = oscillator_episodes(5, 60, noise=0.1)
-    still = replace(noisy, states=np.insert(noisy.states, 2, 7.0, axis=1), state_names=(*noisy.state_names, "still"))
+    still = replace(
+        noisy, states=np.insert(noisy.states, 2, 7.0, axis=1), state_names=(*noisy.state_names, "still")
+    )
     transition = jnp.asarray(np.block([[TRUTH.transition, np.zeros((2, 1))], [np.zeros((1, 2)), 1.001]]))
     model = LinearModel(transition, jnp.concatenate([TRUTH.control, jnp.zeros((1, 1))]))
     smoothed = smooth(fit_observer(model, still), still)
@@ -76,7 +97,9 @@ def test_segments_are_as_long_as_half_of_the_data_allow():
 
 
 def test_what_cannot_be_smoothed_gets_a_sentence():
-    with pytest.raises(ms.InputError, match="in episodes of 2 steps or fewer, where noise cannot be told from motion"):
+    with pytest.raises(
+        ms.InputError, match="in episodes of 2 steps or fewer, where noise cannot be told from motion"
+    ):
         fit_observer(TRUTH, oscillator_episodes(50, 2, noise=0.1))
     broken = LinearModel(jnp.full((2, 2), jnp.nan), TRUTH.control)
     with pytest.raises(ms.InputError, match="noise cannot be found"):
@@ -85,12 +108,20 @@ def test_what_cannot_be_smoothed_gets_a_sentence():
 
 def test_weights_that_were_given_one_by_one_keep_their_horizon():
     assert Smoothed.of(FitConfig(horizon=32, weights=ms.Custom((1 / 32,) * 32))).horizon == 32
-    assert [Smoothed.of(FitConfig(horizon=horizon)).horizon for horizon in (1, 10, 30, 40, 100)] == [1, 10, 20, 20, 50]
+    assert [Smoothed.of(FitConfig(horizon=horizon)).horizon for horizon in (1, 10, 30, 40, 100)] == [
+        1,
+        10,
+        20,
+        20,
+        50,
+    ]
 
 
 def test_a_model_that_diverges_cannot_smooth():
     episodes = oscillator_episodes(2, 30)
-    observer = Observer(LinearModel(jnp.full((2, 2), jnp.inf), TRUTH.control), jnp.array([0.1, 0.1]), jnp.array([0.1, 0.1]))
+    observer = Observer(
+        LinearModel(jnp.full((2, 2), jnp.inf), TRUTH.control), jnp.array([0.1, 0.1]), jnp.array([0.1, 0.1])
+    )
     with pytest.raises(ms.InputError, match="diverges in episode 0"):
         smooth(observer, episodes)
 
@@ -114,7 +145,10 @@ def test_a_second_fit_to_smoothed_episodes_is_nearer_to_the_truth(data):
 def test_without_noise_the_first_fit_counts_and_is_that_of_fit():
     exact, valid = oscillator_episodes(10, 60), oscillator_episodes(3, 60, seed=1)
     given = {"key": jax.random.key(0), "score": ms.R2Bar(20)}
-    first, smoothed = fit(exact, valid, SMALL, **given), fit_smoothed(exact, valid, Smoothed.of(SMALL), **given)
+    first, smoothed = (
+        fit(exact, valid, SMALL, **given),
+        fit_smoothed(exact, valid, Smoothed.of(SMALL), **given),
+    )
     assert eqx.tree_equal(first.model, smoothed.model)
     assert len(smoothed.history) == SMALL.epochs
     assert smoothed.observer is not None
@@ -125,11 +159,18 @@ def test_without_noise_the_first_fit_counts_and_is_that_of_fit():
 def test_each_fit_has_its_checkpoint(data, tmp_path):
     config = Smoothed(*(replace(SMALL, epochs=epochs, least_steps=1) for epochs in (1, 2)))
     ends = [
-        fit_smoothed(*data, config, key=jax.random.key(0), score=ms.R2Bar(5), checkpoint=tmp_path / "c.safetensors")
+        fit_smoothed(
+            *data, config, key=jax.random.key(0), score=ms.R2Bar(5), checkpoint=tmp_path / "c.safetensors"
+        )
         for _ in range(2)
     ]
-    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == ["c.safetensors", "c_smoothed.safetensors"]
-    assert ends[0].history == ends[1].history  # the second call has trained nothing anew: even the seconds are the same
+    assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
+        "c.safetensors",
+        "c_smoothed.safetensors",
+    ]
+    assert (
+        ends[0].history == ends[1].history
+    )  # the second call has trained nothing anew: even the seconds are the same
     assert len(ends[0].history) == 2
 
 
@@ -164,7 +205,9 @@ def test_interrupted_in_either_fit_it_goes_on_and_ends_with_the_same_bits(data, 
     config = Smoothed(*(replace(SMALL, epochs=2, least_steps=1) for _ in range(2)))
     whole = fit_smoothed(*data, config, key=jax.random.key(0), score=Watched())
     given = {"key": jax.random.key(0), "checkpoint": tmp_path / "c.safetensors"}
-    stopped = fit_smoothed(*data, config, score=Watched(stop_at=2 * fit_number), **given)  # in the second epoch of that fit
+    stopped = fit_smoothed(
+        *data, config, score=Watched(stop_at=2 * fit_number), **given
+    )  # in the second epoch of that fit
     assert stopped.outcome is Outcome.INTERRUPTED
     assert not stopped.is_second
     assert len(stopped.history) == fit_number  # of the first fit: an untrained second model is worth nothing
@@ -202,10 +245,17 @@ def test_long_episodes_are_smoothed_in_pieces(monkeypatch):
     monkeypatch.setattr(smoothing, "PIECE_STEPS", 120)
     monkeypatch.setattr(smoothing, "OVERLAP", 60)
     pieces = list(smoothing._pieces(0, episodes[0]))
-    assert [(piece.first, len(piece.episode.actions)) for piece in pieces] == [(0, 240), (120, 240), (240, 240), (360, 140)]
+    assert [(piece.first, len(piece.episode.actions)) for piece in pieces] == [
+        (0, 240),
+        (120, 240),
+        (240, 240),
+        (360, 140),
+    ]
     kept = np.concatenate([piece.episode.states[piece.kept] for piece in pieces])
     assert np.array_equal(kept, episodes[0].states)
-    assert np.allclose(smooth(observer, episodes).states, whole.states, atol=0.02 * 0.2)  # a fiftieth of the noise
+    assert np.allclose(
+        smooth(observer, episodes).states, whole.states, atol=0.02 * 0.2
+    )  # a fiftieth of the noise
     assert not np.array_equal(smooth(observer, episodes).states, whole.states)
 
 
@@ -213,7 +263,10 @@ def test_what_is_no_configuration_gets_a_sentence():
     """In a process of its own: here types are checked first."""
     program = "import jax, multistep as ms; ms.fit(None, None, 'paper', key=jax.random.key(0))"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "InputError: The configuration is 'paper': give a FitConfig, or a Smoothed for two fits." in answer.stderr
+    assert (
+        "InputError: The configuration is 'paper': give a FitConfig, or a Smoothed for two fits."
+        in answer.stderr
+    )
 
 
 def test_the_configuration_says_how_often_it_is_fitted(data):

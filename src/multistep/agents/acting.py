@@ -1,4 +1,5 @@
-"""Episodes in the real environment, with a planner that sees noisy observations if asked; many of them on all cores."""
+"""Episodes in the real environment, with a planner that sees noisy observations if asked; many of them on all
+cores."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,8 +12,8 @@ from numpy import ndarray
 
 from multistep.agents.planners import AbstractPlanner, decide
 from multistep.data import Episode
-from multistep.selection.row_log import Row
-from multistep.selection.sweep import AbstractJob
+from multistep.runs.row_log import Row
+from multistep.runs.sweep import AbstractJob
 from multistep.tasks import TASKS
 from multistep.tasks.task import Task
 
@@ -41,7 +42,8 @@ def act(
     noise: Float[ndarray, " state"] | None = None,
     num_steps: int | None = None,
 ) -> Acted:
-    """One episode. `noise` is the deviation of the Gaussian noise on each observation that the planner sees."""
+    """One episode. `noise` is the deviation of the Gaussian noise on each observation that the planner
+    sees."""
     environment, rng = task.make(), np.random.default_rng(seed)
     key, memory = jax.random.key(seed), planner.start()
     deviation = np.zeros(len(task.state_names)) if noise is None else noise
@@ -52,7 +54,9 @@ def act(
     states, actions, rewards = [observe(environment.reset(seed=seed)[0])], [], []
     behind = [_state(environment)]
     for step in range(task.episode_steps if num_steps is None else num_steps):
-        chosen, memory = decide(planner, jnp.asarray(states[-1], float), memory, jax.random.fold_in(key, step))
+        chosen, memory = decide(
+            planner, jnp.asarray(states[-1], float), memory, jax.random.fold_in(key, step)
+        )
         actions.append(np.asarray(chosen, np.float32))
         state, reward, *_ = environment.step(actions[-1])
         states.append(observe(state))

@@ -72,7 +72,8 @@ class Imagination(eqx.Module):
     action_low: Float[Array, " action"]
     action_high: Float[Array, " action"]
     worst_reward: Scalar
-    """The lowest reward in the data, or 0 if none is negative: the most that a step earns once the model has left the range."""
+    """The lowest reward in the data, or 0 if none is negative: the most that a step earns once the model has
+    left the range."""
     num_members: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
 
@@ -90,11 +91,13 @@ class Imagination(eqx.Module):
         """Actions from shares of their range: -1 is its low end, 1 its high end."""
         return self.action_low + (shares + 1) / 2 * (self.action_high - self.action_low)
 
-    def step(self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]) -> tuple[Rollouts, StepResult]:
+    def step(
+        self, rollouts: Rollouts, actions: Float[Array, "rollouts action"]
+    ) -> tuple[Rollouts, StepResult]:
         """The rollouts after one step, new ones in place of those that ended, and what the step came to.
 
-        A rollout that leaves is charged for as many steps as count with the usual discount, or as a rollout may have: ending
-        early must not pay, whatever its age, which a policy does not see.
+        A rollout that leaves is charged for as many steps as count with the usual discount, or as a rollout
+        may have: ending early must not pay, whatever its age, which a policy does not see.
         """
         kept, rewards, left = self.try_actions(rollouts.states, actions)
         steps = rollouts.steps + 1
@@ -108,7 +111,8 @@ class Imagination(eqx.Module):
     def try_actions(
         self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
     ) -> tuple[Float[Array, "rollouts state"], Float[Array, " rollouts"], Bool[Array, " rollouts"]]:
-        """The states that follow, kept in the range; the rewards; and whether the model had left the range."""
+        """The states that follow, kept in the range; the rewards; and whether the model had left the
+        range."""
 
         def settle(state: State, action: Action, reached: State) -> tuple[State, Scalar, Bool[Array, ""]]:
             # A comparison with NaN is false: what is not a number has left too.
@@ -119,7 +123,8 @@ class Imagination(eqx.Module):
         return jax.vmap(settle)(states, actions, self._predict(states, actions))
 
     def reward_outside(self, rewards: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
-        """What each step earns after the one that left, given what that one earned at the edge of the range."""
+        """What each step earns after the one that left, given what that one earned at the edge of the
+        range."""
         return jnp.minimum(rewards, self.worst_reward)
 
     def _predict(
@@ -141,19 +146,26 @@ def imagine(
 ) -> Imagination:
     """Rollouts of the model (or models) from the states of `starts`.
 
-    States are kept within the range of those of `starts`, widened on both sides by `margin` times its width. Actions are
-    within `action_range`, the lowest and the highest of each; without it within -1 and 1, or within the range of the data if
-    some there are beyond.
+    States are kept within the range of those of `starts`, widened on both sides by `margin` times its width.
+    Actions are within `action_range`, the lowest and the highest of each; without it within -1 and 1, or
+    within the range of the data if some there are beyond.
     """
     members = [models] if isinstance(models, AbstractModel) else list(models)
     _check_members(members, starts)
     if rollout_steps < 1 or not 0 <= margin < float("inf"):
-        raise InputError(f"Rollouts of {rollout_steps} steps, margin {margin}: give 1 step or more, and a margin of 0 or more.")
+        raise InputError(
+            f"Rollouts of {rollout_steps} steps, margin {margin}: give 1 step or more, and a margin of 0 or "
+            "more."
+        )
     low, high = starts.states.min(axis=0), starts.states.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
     worst_reward = min(0.0, _check_reward(reward, starts))
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
-    action_low, action_high = _usual_action_range(starts) if action_range is None else _action_range(starts, action_range)
+    stacked = jax.tree.map(
+        lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members
+    )
+    action_low, action_high = (
+        _usual_action_range(starts) if action_range is None else _action_range(starts, action_range)
+    )
     return Imagination(
         members=stacked,
         reward=Earned.of(reward),
@@ -180,25 +192,34 @@ def fingerprint_of(imagination: Imagination, *settings: int) -> str:
     return digest.hexdigest()
 
 
-def _action_range(starts: Episodes, asked: ActionRange) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
+def _action_range(
+    starts: Episodes, asked: ActionRange
+) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
     try:
         low, high = (np.broadcast_to(np.asarray(end, np.float64), starts.action_size) for end in asked)
     except ValueError as error:
         raise InputError(
-            f"The range of actions is {asked}: give the lowest and the highest, one number for all or one for each of "
+            f"The range of actions is {asked}: give the lowest and the highest, one number for all or one "
+            "for each of "
             f"{', '.join(starts.action_names)}."
         ) from error
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-        raise InputError(f"The range of actions is {asked}: the lowest must be below the highest, and both finite.")
+        raise InputError(
+            f"The range of actions is {asked}: the lowest must be below the highest, and both finite."
+        )
     return low, high
 
 
-def _usual_action_range(starts: Episodes) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
+def _usual_action_range(
+    starts: Episodes,
+) -> tuple[Float[np.ndarray, " action"], Float[np.ndarray, " action"]]:
     low, high = starts.actions.min(axis=0), starts.actions.max(axis=0)
     within = (low >= -1) & (high <= 1)
     if (stuck := ~within & (low == high)).any():
         name = starts.action_names[int(np.flatnonzero(stuck)[0])]
-        raise InputError(f"The action {name} is the same in all of the data: there is nothing to choose; leave it out.")
+        raise InputError(
+            f"The action {name} is the same in all of the data: there is nothing to choose; leave it out."
+        )
     return np.where(within, -1, low), np.where(within, 1, high)
 
 
@@ -210,21 +231,26 @@ def _check_members(members: Sequence[AbstractModel], starts: Episodes) -> None:
             expected = getattr(model, f"{what}_names", have)
             if len(expected) != len(have):
                 raise InputError(
-                    f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the start states' data "
+                    f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the start "
+                    "states' data "
                     f"{len(have)} ({', '.join(have)}): give a model and data of the same task."
                 )
             if sorted(expected) == sorted(have) and tuple(expected) != tuple(have):
                 raise InputError(
-                    f"The model's {what}s are {', '.join(expected)}, the data's {', '.join(have)}: give them in the same order."
+                    f"The model's {what}s are {', '.join(expected)}, the data's {', '.join(have)}: give them "
+                    "in the same order."
                 )
     shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(model)] for model in members]
     alike = all(jax.tree.structure(model) == jax.tree.structure(members[0]) for model in members)
     if not alike or any(shape != shapes[0] for shape in shapes):
-        raise InputError("The models of an ensemble must have networks of the same shape, and the same states and actions.")
+        raise InputError(
+            "The models of an ensemble must have networks of the same shape, and the same states and actions."
+        )
 
 
 def _check_reward(reward: Reward, starts: Episodes) -> float:
-    """Try the reward on the transitions of the data: it must give one finite number each. The lowest is returned."""
+    """Try the reward on the transitions of the data: it must give one finite number each. The lowest is
+    returned."""
     before = np.concatenate([starts[number].states[:-1] for number in range(len(starts))])
     after = np.concatenate([starts[number].states[1:] for number in range(len(starts))])
     given = [jnp.asarray(values, float) for values in (before, starts.actions, after)]
@@ -233,13 +259,19 @@ def _check_reward(reward: Reward, starts: Episodes) -> float:
         shape = jax.eval_shape(reward, *(values[0] for values in given))
     except Exception as error:
         raise InputError(
-            f"The reward {name} cannot be used in compiled code on (state, action, next state): {reason_of(error)}."
+            f"The reward {name} cannot be used in compiled code on (state, action, next state): "
+            f"{reason_of(error)}."
         ) from error
     if getattr(shape, "shape", None) != ():
         found = getattr(shape, "shape", type(shape).__name__)
-        raise InputError(f"The reward {name} must return one number for a (state, action, next state), but returned {found}.")
+        raise InputError(
+            f"The reward {name} must return one number for a (state, action, next state), but returned "
+            f"{found}."
+        )
     rewards: Any = np.asarray(jax.jit(jax.vmap(reward))(*given))
     if not np.isfinite(rewards).all():
         row = int(np.flatnonzero(~np.isfinite(rewards))[0])
-        raise InputError(f"The reward {name} is {rewards[row]} at step {row + 1} of the data: it must be a finite number.")
+        raise InputError(
+            f"The reward {name} is {rewards[row]} at step {row + 1} of the data: it must be a finite number."
+        )
     return float(rewards.min())

@@ -1,4 +1,5 @@
-"""Soft actor-critic on a learned model: sbx's SAC with its defaults, on many rollouts of `ModelEnv` at once."""
+"""Soft actor-critic on a learned model: sbx's SAC with its defaults, on many rollouts of `ModelEnv` at
+once."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from multistep.agents.imagination import fingerprint_of
 from multistep.agents.model_env import ModelEnv
-from multistep.agents.stages import check_seed, claim, keep_checkpoint, last_checkpoint, reporter, sbx_sac, stage_seed
+from multistep.agents.stages import (
+    check_seed,
+    claim,
+    keep_checkpoint,
+    last_checkpoint,
+    reporter,
+    sbx_sac,
+    stage_seed,
+)
 from multistep.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,16 +37,19 @@ def train_on_model(
 ) -> "SAC":
     """The agent after `num_steps` steps in the model.
 
-    Every call of the environment takes a step in each of its rollouts, and is followed by as many gradient steps: the ratio
-    of updates to steps is that of one environment. With a `folder`, the training is checkpointed after each stage, and the
-    same call goes on from there. A stage starts anew from states of the data, and is as long as whole rollouts of at least
-    `least_stage_steps` steps in all. `on_stage` is handed the agent after each.
+    Every call of the environment takes a step in each of its rollouts, and is followed by as many gradient
+    steps: the ratio of updates to steps is that of one environment. With a `folder`, the training is
+    checkpointed after each stage, and the same call goes on from there. A stage starts anew from states of
+    the data, and is as long as whole rollouts of at least `least_stage_steps` steps in all. `on_stage` is
+    handed the agent after each.
     """
     sac = sbx_sac()  # or a sentence on what to install
     from multistep.agents.model_vec_env import ModelVecEnv
 
     if num_steps < 1 or num_steps % env.num_envs:
-        raise InputError(f"{num_steps} steps in {env.num_envs} rollouts at once: give a multiple of that, 1 or more.")
+        raise InputError(
+            f"{num_steps} steps in {env.num_envs} rollouts at once: give a multiple of that, 1 or more."
+        )
     check_seed(seed)
     rollout_steps = env.num_envs * env.imagination.rollout_steps
     stage_steps = max(1, math.ceil(least_stage_steps / rollout_steps)) * rollout_steps

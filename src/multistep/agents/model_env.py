@@ -23,19 +23,21 @@ _step = jax.jit(Imagination.step, donate_argnums=1)
 
 
 class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
-    """Rollouts in a learned model (or in an ensemble, whose members share them evenly), compiled, all at once.
+    """Rollouts in a learned model (or in an ensemble, whose members share them evenly), compiled, all at
+    once.
 
     ```python
     env = ModelEnv(fit.model, reward=reward, starts=train, num_envs=100)
     states, _ = env.reset(seed=0)
     states, rewards, left, truncated, infos = env.step(env.action_space.sample())
     ```
-    `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn uniformly from `starts`
-    and are truncated after `rollout_steps`. States are kept within the range of `starts`, widened by `margin` times its
-    width on both sides: a rollout that leaves it is terminated there, and counted in `num_left`; where rewards are negative, it
-    is charged the lowest of the data, or that of the edge, for a hundred steps more. A rollout that ends starts anew in the
-    same step, with its last state in `infos["final_obs"]`. Actions are within `action_range`, the lowest and the highest; by
-    default within -1 and 1, or within the range of those of `starts` if some there are beyond.
+    `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn
+    uniformly from `starts` and are truncated after `rollout_steps`. States are kept within the range of
+    `starts`, widened by `margin` times its width on both sides: a rollout that leaves it is terminated there,
+    and counted in `num_left`; where rewards are negative, it is charged the lowest of the data, or that of
+    the edge, for a hundred steps more. A rollout that ends starts anew in the same step, with its last state
+    in `infos["final_obs"]`. Actions are within `action_range`, the lowest and the highest; by default within
+    -1 and 1, or within the range of those of `starts` if some there are beyond.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 - Gymnasium's
@@ -51,7 +53,9 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         margin: float = 0.5,
         action_range: ActionRange | None = None,
     ):
-        self.imagination = imagine(model, reward, starts, margin=margin, rollout_steps=rollout_steps, action_range=action_range)
+        self.imagination = imagine(
+            model, reward, starts, margin=margin, rollout_steps=rollout_steps, action_range=action_range
+        )
         self.num_envs = _divisible(num_envs, self.imagination.num_members)
         self.single_observation_space = _box(self.imagination.low, self.imagination.high)
         self.single_action_space = _box(self.imagination.action_low, self.imagination.action_high)
@@ -63,7 +67,9 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         """Rollouts that ended so far, for whatever reason."""
         self._rollouts: Rollouts | None = None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         key = jax.random.key(int(self.np_random.integers(2**31)))
         rollouts = _start(self.imagination, self.num_envs, key)
@@ -89,7 +95,8 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         if not np.isfinite(rewards).all():
             where = next_states[np.flatnonzero(~np.isfinite(rewards))[0]]
             raise InputError(
-                f"The reward is not a finite number at a state that the model reaches ({np.array2string(where, precision=4)}): "
+                "The reward is not a finite number at a state that the model reaches "
+                f"({np.array2string(where, precision=4)}): "
                 "make it finite everywhere."
             )
         self.num_left += int(left.sum())
@@ -114,7 +121,8 @@ class Moment(NamedTuple):
 
 
 class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
-    """The same for one rollout at a time, under Gymnasium's plain interface; slow, for what cannot take many."""
+    """The same for one rollout at a time, under Gymnasium's plain interface; slow, for what cannot take
+    many."""
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - Gymnasium's
 
@@ -129,12 +137,20 @@ class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
         action_range: ActionRange | None = None,
     ):
         self._vector = ModelEnv(
-            model, reward, starts, num_envs=1, rollout_steps=rollout_steps, margin=margin, action_range=action_range
+            model,
+            reward,
+            starts,
+            num_envs=1,
+            rollout_steps=rollout_steps,
+            margin=margin,
+            action_range=action_range,
         )
         self.observation_space = self._vector.single_observation_space
         self.action_space = self._vector.single_action_space
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         states, _ = self._vector.reset(seed=int(self.np_random.integers(2**31)))
         return states[0], {}
@@ -151,5 +167,8 @@ def _box(low: Float[jax.Array, " size"], high: Float[jax.Array, " size"]) -> spa
 
 def _divisible(num_envs: int, num_members: int) -> int:
     if num_envs < 1 or num_envs % num_members:
-        raise InputError(f"{num_envs} environments cannot be shared evenly by {num_members} models: give a multiple of that.")
+        raise InputError(
+            f"{num_envs} environments cannot be shared evenly by {num_members} models: give a multiple of "
+            "that."
+        )
     return num_envs

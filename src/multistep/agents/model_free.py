@@ -1,7 +1,8 @@
 """Soft actor-critic on the real environment: what the HalfCheetah datasets of the paper were collected with.
 
-Its hyper-parameters are sbx's defaults. Training goes in stages of a few episodes. Every stage starts from a seed of its own
-and ends with a checkpoint, so that a killed training goes on from the last one and sees the episodes that it would have seen.
+Its hyper-parameters are sbx's defaults. Training goes in stages of a few episodes. Every stage starts from a
+seed of its own and ends with a checkpoint, so that a killed training goes on from the last one and sees the
+episodes that it would have seen.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.agents.stages import keep_checkpoint, last_checkpoint, last_stage, reporter, sbx_sac, stage_seed
+from multistep.agents.stages import (
+    keep_checkpoint,
+    last_checkpoint,
+    last_stage,
+    reporter,
+    sbx_sac,
+    stage_seed,
+)
 from multistep.data import Episode, Episodes
 from multistep.errors import InputError
 from multistep.tasks.task import Task
@@ -35,14 +43,18 @@ def train(
     `folder` keeps the last checkpoint; `on_steps` is told how many steps have been taken.
     """
     if num_episodes < 1 or num_episodes % stage_episodes:
-        raise InputError(f"Training goes in stages of {stage_episodes} episodes: {num_episodes} is no multiple of that.")
+        raise InputError(
+            f"Training goes in stages of {stage_episodes} episodes: {num_episodes} is no multiple of that."
+        )
     agent = _new_agent(task, num_episodes * task.episode_steps)
     agent, stages_done = last_checkpoint(folder, agent)
     on_steps(agent.num_timesteps)
     for stage in range(stages_done, num_episodes // stage_episodes):
         agent.set_random_seed(stage_seed(seed, stage))
         agent._last_obs = None  # so that the stage starts with an episode of its own seed
-        agent.learn(stage_episodes * task.episode_steps, callback=reporter(on_steps), reset_num_timesteps=False)
+        agent.learn(
+            stage_episodes * task.episode_steps, callback=reporter(on_steps), reset_num_timesteps=False
+        )
         keep_checkpoint(folder, agent, stage + 1)
     return agent, _buffered_episodes(agent.replay_buffer, task)
 
@@ -56,7 +68,11 @@ def act(agent: "SAC", task: Task, *, num_episodes: int, seed: int) -> Episodes:
     """Episodes of the agent's stochastic policy in the real environment, all of them side by side."""
     environments = [task.make() for _ in range(num_episodes)]
     seeds = np.random.SeedSequence(seed).generate_state(num_episodes) >> 1
-    states = [np.stack([environment.reset(seed=int(s))[0] for environment, s in zip(environments, seeds, strict=True)])]
+    states = [
+        np.stack(
+            [environment.reset(seed=int(s))[0] for environment, s in zip(environments, seeds, strict=True)]
+        )
+    ]
     actions, rewards = [], []
     for _ in range(task.episode_steps):
         chosen, _ = agent.predict(states[-1], deterministic=False)

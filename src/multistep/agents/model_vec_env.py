@@ -55,7 +55,9 @@ class ModelVecEnv(VecEnv):
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
         raise AttributeError("The rollouts of a model have no attributes of their own.")
 
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
         raise AttributeError("The rollouts of a model have no methods of their own.")
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:

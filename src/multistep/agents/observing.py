@@ -13,7 +13,8 @@ from multistep.types import Action, Key, State
 
 
 class Watched(eqx.Module):
-    """What is believed of the state after the last decision, the action that was taken, and the planner's own memory."""
+    """What is believed of the state after the last decision, the action that was taken, and the planner's own
+    memory."""
 
     belief: Belief
     action: Action
@@ -33,9 +34,14 @@ class Observing(AbstractPlanner[Watched]):
         return Watched(unknown, jnp.zeros(self.action_size), jnp.asarray(False), self.planner.start())
 
     def decide(self, state: State, memory: Watched, key: Key) -> tuple[Action, Watched]:
-        fresh, followed = self.observer.start(state), self.observer.observe(memory.belief, memory.action, state).after
+        fresh, followed = (
+            self.observer.start(state),
+            self.observer.observe(memory.belief, memory.action, state).after,
+        )
         # A belief that is lost begins anew with what was measured.
-        is_known = memory.has_acted & jnp.isfinite(followed.mean).all() & jnp.isfinite(followed.covariance).all()
+        is_known = (
+            memory.has_acted & jnp.isfinite(followed.mean).all() & jnp.isfinite(followed.covariance).all()
+        )
         belief = jax.tree.map(lambda new, old: jnp.where(is_known, old, new), fresh, followed)
         action, planner_memory = self.planner.decide(belief.mean, memory.planner_memory, key)
         return action, Watched(belief, action, jnp.asarray(True), planner_memory)

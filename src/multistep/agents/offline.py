@@ -1,4 +1,5 @@
-"""Offline model-based RL as one job: a model of logged episodes, an agent in it, its returns in the real environment."""
+"""Offline model-based RL as one job: a model of logged episodes, an agent in it, its returns in the real
+environment."""
 
 import itertools
 import time
@@ -21,9 +22,9 @@ from multistep.dynamics import Observer
 from multistep.evaluation import R2Bar, score
 from multistep.selection.fit_job import VALIDATION_HORIZON
 from multistep.selection.folds import Fold
-from multistep.selection.provenance import digest, plain
-from multistep.selection.row_log import Row
-from multistep.selection.sweep import AbstractJob
+from multistep.runs.provenance import digest, plain
+from multistep.runs.row_log import Row
+from multistep.runs.sweep import AbstractJob
 from multistep.tasks import TASKS
 from multistep.training import Fit, FitConfig, Outcome, Smoothed, SmoothedFit, fit_observer, learn
 
@@ -52,7 +53,8 @@ class Logged(NamedTuple):
 class AgentJob(AbstractJob):
     """Fit a model to the training episodes of a fold, train SAC in it, act with both.
 
-    A smoothed model has an observer; where there is noise, it acts again in the states that it takes the measured ones for.
+    A smoothed model has an observer; where there is noise, it acts again in the states that it takes the
+    measured ones for.
     """
 
     data: str
@@ -88,19 +90,27 @@ class AgentJob(AbstractJob):
         clock = [time.perf_counter()]
         fitted = self._fit(data.episodes)
         if fitted.outcome is Outcome.DIVERGED:
-            return {"outcome": str(Outcome.DIVERGED), "reason": "the training of the model diverged", "returns": []}
+            return {
+                "outcome": str(Outcome.DIVERGED),
+                "reason": "the training of the model diverged",
+                "returns": [],
+            }
         model = fitted.model
         observer = self._observer(fitted, train)  # if it fails, before hours of SAC
         clock.append(time.perf_counter())
         env = ModelEnv(model, TASKS[self.task].reward, train, num_envs=self.budget.num_envs)
         agent = train_on_model(env, num_steps=self.budget.sac_steps, seed=self._seed)
         clock.append(time.perf_counter())
-        planner = PolicyGuided(env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon)
+        planner = PolicyGuided(
+            env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon
+        )
         found: Row = {"returns": self._act(planner, data.noise)}
         if isinstance(fitted, SmoothedFit):
             found |= {"fitted_again": fitted.is_second}
         if observer is not None and data.noise.any():
-            found |= {"returns_filtered": self._act(Observing(planner, observer, train.action_size), data.noise)}
+            found |= {
+                "returns_filtered": self._act(Observing(planner, observer, train.action_size), data.noise)
+            }
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
         seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
@@ -131,4 +141,7 @@ class AgentJob(AbstractJob):
     def _act(self, planner: AbstractPlanner[Any], noise: Float[ndarray, " state"]) -> list[float]:
         """The returns of all episodes, the same ones for every agent: they differ by what is varied alone."""
         given = {"noise": noise, "num_steps": self.budget.episode_steps}
-        return [act(planner, TASKS[self.task], seed=number, **given).total for number in range(self.budget.num_episodes)]
+        return [
+            act(planner, TASKS[self.task], seed=number, **given).total
+            for number in range(self.budget.num_episodes)
+        ]

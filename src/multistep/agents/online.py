@@ -1,7 +1,8 @@
 """The online loop: fit a model to all episodes so far, train SAC in it, act with both, repeat.
 
-It makes the replay datasets of the paper: all episodes of an agent from its first, random ones on. SAC starts anew in every
-model: in trials, an agent that went on from what it had learned in the first, poor models stayed behind.
+It makes the replay datasets of the paper: all episodes of an agent from its first, random ones on. SAC starts
+anew in every model: in trials, an agent that went on from what it had learned in the first, poor models
+stayed behind.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from multistep.agents.stages import claim, stage_seed
 from multistep.data import Episodes, load, save
 from multistep.dynamics import Model
 from multistep.evaluation import R2Bar
-from multistep.selection.provenance import digest
+from multistep.runs.provenance import digest
 from multistep.tasks.catalogue import OnlineLoop
 from multistep.tasks.task import Task
 from multistep.training import PRESETS, Outcome, fit
@@ -36,7 +37,8 @@ def collect_online(
 ) -> Episodes:
     """All episodes of the loop. Each is kept in `folder` as it ends; the same call goes on from there.
 
-    `on_episode` is told the number of episodes at the beginning, and with the return of the last one as each ends.
+    `on_episode` is told the number of episodes at the beginning, and with the return of the last one as each
+    ends.
     """
     claim(folder, digest({"task": task.name, "loop": loop}))
     paths = [folder / f"episode_{number:04d}.npz" for number in range(num_episodes)]

@@ -1,4 +1,5 @@
-"""Planners: the best first action of many action sequences tried in the model. One compiled function per decision."""
+"""Planners: the best first action of many action sequences tried in the model. One compiled function per
+decision."""
 
 from abc import abstractmethod
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -40,7 +41,8 @@ class Tried(NamedTuple):
 
 
 class AbstractPlanner(eqx.Module, Generic[Memory]):
-    """Chooses an action by rollouts in the model. Inside, actions are shares of their range, within -1 and 1."""
+    """Chooses an action by rollouts in the model. Inside, actions are shares of their range, within -1 and
+    1."""
 
     @abstractmethod
     def start(self) -> Memory:
@@ -48,7 +50,8 @@ class AbstractPlanner(eqx.Module, Generic[Memory]):
 
     @abstractmethod
     def decide(self, state: State, memory: Memory, key: Key) -> tuple[Action, Memory]:
-        """The action to take in `state`, and what to remember for the next decision. Pure; `decide` below compiles it."""
+        """The action to take in `state`, and what to remember for the next decision. Pure; `decide` below
+        compiles it."""
 
 
 def decide(planner: AbstractPlanner[Any], state: State, memory: Any, key: Key) -> tuple[Action, Any]:
@@ -56,7 +59,8 @@ def decide(planner: AbstractPlanner[Any], state: State, memory: Any, key: Key) -
     action, memory = _decide(planner, state, memory, key)
     if not np.isfinite(action).all():
         raise InputError(
-            f"Nothing that was tried from the state {np.array2string(np.asarray(state), precision=4)} has a finite return: the "
+            f"Nothing that was tried from the state {np.array2string(np.asarray(state), precision=4)} has a "
+            "finite return: the "
             "reward must be a finite number wherever the model goes."
         )
     return action, memory
@@ -87,8 +91,11 @@ class PolicyGuided(AbstractPlanner[None]):
         return self.imagination.in_range(_best(first, self.returns(state, first, rollout_key))), None
 
     def returns(self, state: State, first: Actions, key: Key) -> Float[Array, " sequences"]:
-        """Discounted return of each sequence that begins with one of these actions and goes on with the policy's."""
-        tried = jnp.tile(first, (self.imagination.num_members, 1))  # every model of an ensemble tries all of them
+        """Discounted return of each sequence that begins with one of these actions and goes on with the
+        policy's."""
+        tried = jnp.tile(
+            first, (self.imagination.num_members, 1)
+        )  # every model of an ensemble tries all of them
 
         def advance(carried: tuple[Tried, Actions], step_key: Key) -> tuple[tuple[Tried, Actions], Array]:
             now, actions = carried
@@ -121,7 +128,8 @@ class RandomShooting(AbstractPlanner[None]):
 
 
 class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
-    """The cross-entropy method: sample around a mean sequence, move it to the best, repeat; go on from it at the next step."""
+    """The cross-entropy method: sample around a mean sequence, move it to the best, repeat; go on from it at
+    the next step."""
 
     imagination: Imagination
     num_sequences: int = eqx.field(static=True, default=500)
@@ -135,7 +143,9 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
     def decide(
         self, state: State, memory: Float[Array, "horizon action"], key: Key
     ) -> tuple[Action, Float[Array, "horizon action"]]:
-        def refine(carried: tuple[Array, Array, Array], round_key: Key) -> tuple[tuple[Array, Array, Array], Scalar]:
+        def refine(
+            carried: tuple[Array, Array, Array], round_key: Key
+        ) -> tuple[tuple[Array, Array, Array], Scalar]:
             mean, deviation, best = carried
             noise = jax.random.normal(round_key, (self.num_sequences, *mean.shape), mean.dtype)
             # The best so far is tried again: it is never lost to chance.
@@ -155,11 +165,14 @@ def sequence_returns(
 ) -> Float[Array, " sequences"]:
     """Sum of rewards along each sequence of actions from the state, averaged over the models of an ensemble.
 
-    Once the model has left its range, a step earns what the edge does, but the worst reward of the data at most, or nothing.
+    Once the model has left its range, a step earns what the edge does, but the worst reward of the data at
+    most, or nothing.
     """
     tried = jnp.tile(sequences, (imagination.num_members, 1, 1))
     _, rewards = jax.lax.scan(
-        lambda now, actions: now.after(imagination, actions), Tried.start(state, len(tried)), tried.swapaxes(0, 1)
+        lambda now, actions: now.after(imagination, actions),
+        Tried.start(state, len(tried)),
+        tried.swapaxes(0, 1),
     )
     return _over_members(rewards.sum(axis=0), len(sequences))
 

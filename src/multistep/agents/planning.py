@@ -23,15 +23,24 @@ class Planned(NamedTuple):
 
 
 def plan(
-    planner: AbstractPlanner[Any], imagination: Imagination, state: Float[ndarray, " state"], *, num_steps: int, seed: int
+    planner: AbstractPlanner[Any],
+    imagination: Imagination,
+    state: Float[ndarray, " state"],
+    *,
+    num_steps: int,
+    seed: int,
 ) -> Planned:
-    """Decide, take the step in the model, decide again, until `num_steps` or until the model leaves its range."""
+    """Decide, take the step in the model, decide again, until `num_steps` or until the model leaves its
+    range."""
     key, memory = jax.random.key(seed), planner.start()
     states, actions, rewards, left = [jnp.asarray(state, float)], [], [], False
     while len(actions) < num_steps and not left:
         action, memory = decide(planner, states[-1], memory, jax.random.fold_in(key, len(actions)))
         # Every member of an ensemble takes a step; the episode follows the first.
-        copies = [jnp.broadcast_to(values, (imagination.num_members, values.size)) for values in (states[-1], action)]
+        copies = [
+            jnp.broadcast_to(values, (imagination.num_members, values.size))
+            for values in (states[-1], action)
+        ]
         reached, reward, has_left = _try_actions(imagination, *copies)
         states.append(reached[0])
         actions.append(action)

@@ -54,7 +54,8 @@ def load_agent(path: Path, *, state_size: int, action_size: int) -> "SAC":
     found = spaces.flatdim(agent.observation_space), spaces.flatdim(agent.action_space)
     if found != (state_size, action_size):
         raise InputError(
-            f"The agent in {path} acts on {found[0]} states with {found[1]} actions, the model has {state_size} and "
+            f"The agent in {path} acts on {found[0]} states with {found[1]} actions, the model has "
+            f"{state_size} and "
             f"{action_size}: give an agent that was trained for this task."
         )
     return agent

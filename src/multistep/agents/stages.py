@@ -1,4 +1,5 @@
-"""What trainings of an agent share: they go in stages, each with a seed of its own and a checkpoint at its end."""
+"""What trainings of an agent share: they go in stages, each with a seed of its own and a checkpoint at its
+end."""
 
 import os
 import shutil
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.data.atomic import write_text
+from multistep.runs.atomic import write_text
 from multistep.errors import InputError, reason_of
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def claim(folder: Path, fingerprint: str) -> None:
     path = folder / "fingerprint"
     if path.exists() and path.read_text() != fingerprint:
         raise InputError(
-            f"{folder} holds an agent trained on another model or with other settings: delete it, or choose another place."
+            f"{folder} holds an agent trained on another model or with other settings: delete it, or choose "
+            "another place."
         )
     write_text(path, fingerprint)
 
@@ -72,7 +74,9 @@ def keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
         np.savez(temporary / "buffer.npz", allow_pickle=False, **filled)
     except OSError as error:
         shutil.rmtree(temporary)
-        raise InputError(f"Cannot write to {folder}: {error.strerror or error}; free some space and start again.") from error
+        raise InputError(
+            f"Cannot write to {folder}: {error.strerror or error}; free some space and start again."
+        ) from error
     os.replace(temporary, folder / f"stage_{stage:04d}")
     for old in sorted(folder.glob("stage_*"))[:-1]:
         shutil.rmtree(old)
@@ -89,7 +93,9 @@ def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
     if not checkpoints:
         return agent, 0
     try:
-        resumed = type(agent).load(checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size)
+        resumed = type(agent).load(
+            checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size
+        )
     except ValueError as error:
         raise InputError(
             f"The agent in {folder} was trained on another task: {reason_of(error)}; choose another place."
@@ -98,7 +104,9 @@ def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
     with np.load(checkpoints[-1] / "buffer.npz", allow_pickle=False) as filled:
         buffer.pos = len(filled["rewards"])
         if buffer.pos > buffer.buffer_size:
-            raise InputError(f"{folder} holds a longer training than was asked for: delete it or ask for a longer one.")
+            raise InputError(
+                f"{folder} holds a longer training than was asked for: delete it or ask for a longer one."
+            )
         for name in BUFFER_ARRAYS:
             getattr(buffer, name)[: buffer.pos] = filled[name]
     # A buffer filled to its end would start again at its beginning.

@@ -1,4 +1,5 @@
-"""`multistep bench agents`: SAC in the model, planning and the model as an environment, beside what they cannot beat."""
+"""`multistep bench agents`: SAC in the model, planning and the model as an environment, beside what they
+cannot beat."""
 
 import statistics
 import warnings
@@ -16,12 +17,21 @@ from multistep.agents.policy import policy_of
 from multistep.agents.stages import sbx_sac
 from multistep.bench.sac_floor import sac_floor_work
 from multistep.bench.training import TRUSTED_CPU_SHARE, in_new_process
-from multistep.bench.workload import ACTIONS, HIDDEN, MULTIPLICATIONS, STATES, Work, gemm_work, random_episodes, timed
+from multistep.bench.workload import (
+    ACTIONS,
+    HIDDEN,
+    MULTIPLICATIONS,
+    STATES,
+    Work,
+    gemm_work,
+    random_episodes,
+    timed,
+)
 from multistep.dynamics import Model, fit_normaliser, make_learner
 from multistep.errors import InputError
-from multistep.process import available_cores
-from multistep.selection.row_log import Row
-from multistep.studies.run_folder import check_run, write_run
+from multistep.runs.process import available_cores
+from multistep.runs.row_log import Row
+from multistep.runs.run_folder import check_run, write_run
 from multistep.training import PRESETS
 from multistep.types import Action, Scalar, State
 
@@ -34,7 +44,8 @@ COMMAND = "bench agents"
 
 @dataclass(frozen=True)
 class AgentsBenchConfig:
-    """SAC in the model beside a bare update and Stable-Baselines3; planning and the model's steps beside a matrix product."""
+    """SAC in the model beside a bare update and Stable-Baselines3; planning and the model's steps beside a
+    matrix product."""
 
     out: Path = Path("runs/bench-agents")
     """Folder for the results."""
@@ -60,7 +71,8 @@ def run_agents_bench(config: AgentsBenchConfig) -> dict[str, Any]:
 
 
 def _measure(config: AgentsBenchConfig) -> list[Row]:
-    """One row per round and comparison: a work, and its yardstick right before and after it, for the machine's speed drifts."""
+    """One row per round and comparison: a work, and its yardstick right before and after it, for the
+    machine's speed drifts."""
     warnings.simplefilter("ignore")
     env = _env(100)
     sac, floor = _sbx_work(env, config.sac_calls), sac_floor_work(100 * config.sac_calls)
@@ -106,7 +118,10 @@ def _summary(rows: list[Row], config: AgentsBenchConfig) -> dict[str, Any]:
     for name in dict.fromkeys(row["comparison"] for row in rows):
         mine = [row for row in rows if row["comparison"] == name]
         trusted = [row for row in mine if row["cpu_share"] >= TRUSTED_CPU_SHARE] or mine
-        ratios = [1 / row["time_ratio"] if name.endswith(("of_floor", "of_gemm")) else row["time_ratio"] for row in trusted]
+        ratios = [
+            1 / row["time_ratio"] if name.endswith(("of_floor", "of_gemm")) else row["time_ratio"]
+            for row in trusted
+        ]
         found[name] = statistics.median(ratios)
         found[f"{name}_range"] = [min(ratios), max(ratios)]
         found[f"{name}_seconds"] = statistics.median(row["seconds"] for row in trusted)
@@ -130,9 +145,13 @@ def _sb3_work(env: ModelEnv, num_calls: int) -> Work:
         import torch
         from stable_baselines3 import SAC
     except ImportError as error:
-        raise InputError("The benchmark compares with Stable-Baselines3: install multistep[agents].") from error
+        raise InputError(
+            "The benchmark compares with Stable-Baselines3: install multistep[agents]."
+        ) from error
     torch.set_num_threads(1)
-    agent = SAC("MlpPolicy", _vec(env), gradient_steps=env.num_envs, buffer_size=100_000, seed=0, device="cpu")
+    agent = SAC(
+        "MlpPolicy", _vec(env), gradient_steps=env.num_envs, buffer_size=100_000, seed=0, device="cpu"
+    )
     agent.learn(2 * env.num_envs)
     return lambda: _discard(agent.learn(num_calls * env.num_envs, reset_num_timesteps=False))
 
@@ -146,7 +165,11 @@ def _decision_work(env: ModelEnv, num_decisions: int) -> tuple[Work, float]:
         for _ in range(num_decisions):
             jax.block_until_ready(decide(planner, state, None, key))
 
-    steps = PLAN_HORIZON * MULTIPLICATIONS + (PLAN_HORIZON + 1) * POLICY_MULTIPLICATIONS + 2 * CRITIC_MULTIPLICATIONS
+    steps = (
+        PLAN_HORIZON * MULTIPLICATIONS
+        + (PLAN_HORIZON + 1) * POLICY_MULTIPLICATIONS
+        + 2 * CRITIC_MULTIPLICATIONS
+    )
     return work, 2.0 * SEQUENCES * steps * num_decisions
 
 

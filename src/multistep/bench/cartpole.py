@@ -1,4 +1,5 @@
-"""`multistep bench cartpole`: R2bar(100) of both presets on Cartpole random data, beside the ceiling and the paper."""
+"""`multistep bench cartpole`: R2bar(100) of both presets on Cartpole random data, beside the ceiling and the
+paper."""
 
 import json
 import multiprocessing
@@ -16,10 +17,10 @@ from multistep.data import Episodes, add_noise, split
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import Uniform
-from multistep.process import available_cores, keep_compiled_programs, use_one_thread
-from multistep.selection.provenance import plain
-from multistep.selection.row_log import Row
-from multistep.studies.run_folder import check_run, fit_summary, score_summary, write_json, write_run
+from multistep.runs.process import available_cores, keep_compiled_programs, use_one_thread
+from multistep.runs.provenance import plain
+from multistep.runs.row_log import Row
+from multistep.runs.run_folder import check_run, fit_summary, score_summary, write_json, write_run
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, PAPER, FitConfig, fit
@@ -63,7 +64,8 @@ class CartpoleBenchConfig:
 
 
 def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
-    """Run what is missing, one fit per core, leave rows and summary in `config.out` and return the summary."""
+    """Run what is missing, one fit per core, leave rows and summary in `config.out` and return the
+    summary."""
     check_run(config.out, COMMAND)
     jobs = [(name, seed, config) for name in config.entries for seed in config.seeds]
     cores, context = available_cores(), multiprocessing.get_context("spawn")
@@ -75,7 +77,9 @@ def run_cartpole_bench(config: CartpoleBenchConfig) -> dict[str, Any]:
         Progress(console=Console(stderr=True)) as progress,
     ):
         rows = list(progress.track(pool.map(_run_job, jobs), total=len(jobs), description="fits"))
-    summary = {name: _entry_summary(name, [row for row in rows if row["entry"] == name]) for name in config.entries}
+    summary = {
+        name: _entry_summary(name, [row for row in rows if row["entry"] == name]) for name in config.entries
+    }
     write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
@@ -103,7 +107,10 @@ def _run_job(job: tuple[str, int, CartpoleBenchConfig]) -> Row:
         "entry": name,
         "seed": seed,
         **score_summary(score(fitted.model, test, horizon=HORIZON)),
-        **{f"ceiling_{key}": value for key, value in score_summary(CARTPOLE.ceiling(test, horizon=HORIZON)).items()},
+        **{
+            f"ceiling_{key}": value
+            for key, value in score_summary(CARTPOLE.ceiling(test, horizon=HORIZON)).items()
+        },
         **fit_summary(fitted),
     }
     write_json(done, {"settings": settings, "row": row})
@@ -114,7 +121,9 @@ def _finished_row(path: Path, settings: dict[str, Any]) -> Row:
     """The row of a fit that is already done, if it was done with these settings."""
     finished = json.loads(path.read_text())
     if finished["settings"] != settings:
-        raise InputError(f"{path.parent} holds a fit with other settings or episodes: delete it or choose another --out.")
+        raise InputError(
+            f"{path.parent} holds a fit with other settings or episodes: delete it or choose another --out."
+        )
     return finished["row"]
 
 

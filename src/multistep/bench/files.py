@@ -1,4 +1,5 @@
-"""`multistep bench files`: loading beside the libraries' own plain reads, memory of large files, time to collect."""
+"""`multistep bench files`: loading beside the libraries' own plain reads, memory of large files, time to
+collect."""
 
 import os
 import statistics
@@ -17,8 +18,8 @@ import polars as pl
 
 from multistep.bench.workload import ACTIONS, STATES
 from multistep.data import Episodes, load, save
-from multistep.selection.row_log import Row
-from multistep.studies.run_folder import check_run, write_run
+from multistep.runs.row_log import Row
+from multistep.runs.run_folder import check_run, write_run
 from multistep.tasks import CARTPOLE, HALFCHEETAH
 
 BYTES_PER_STEP = 4 * (STATES + ACTIONS + 1)
@@ -51,7 +52,8 @@ def run_files_bench(config: FilesBenchConfig) -> dict[str, Any]:
         rows = _speed_rows(Path(name), config) + _memory_rows(Path(name), config)
     rows += _collect_rows(config)
     middle = {
-        item: statistics.median(row["value"] for row in rows if row["item"] == item) for item in {row["item"] for row in rows}
+        item: statistics.median(row["value"] for row in rows if row["item"] == item)
+        for item in {row["item"] for row in rows}
     }
     summary = {
         "npz_speed_of_plain": middle["npz_plain_seconds"] / middle["npz_seconds"],
@@ -116,8 +118,16 @@ def _memory_rows(folder: Path, config: FilesBenchConfig) -> list[Row]:
     for ending in ("hdf5", "parquet", "npz"):
         path = folder / f"memory.{ending}"
         save(episodes, path)
-        answer = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
-        rows.append({"item": f"{ending}_memory_of_size", "round": 0, "value": int(answer.stdout) / path.stat().st_size})
+        answer = subprocess.run(
+            [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True
+        )
+        rows.append(
+            {
+                "item": f"{ending}_memory_of_size",
+                "round": 0,
+                "value": int(answer.stdout) / path.stat().st_size,
+            }
+        )
         path.unlink()
     return rows
 
@@ -126,7 +136,9 @@ def _collect_rows(config: FilesBenchConfig) -> list[Row]:
     rows, cores = [], os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(cores)})
     for task, number in zip((CARTPOLE, HALFCHEETAH), config.episodes, strict=True):
-        seconds = _seconds(lambda task=task, number=number: task.collect_random(number, key=jax.random.key(0)))
+        seconds = _seconds(
+            lambda task=task, number=number: task.collect_random(number, key=jax.random.key(0))
+        )
         rows.append({"item": f"{task.name}_{number}_episodes_seconds", "round": 0, "value": seconds})
     os.sched_setaffinity(0, cores)
     return rows

@@ -1,4 +1,5 @@
-"""A bare SAC update, compiled: what a training in the model cannot be faster than. Sizes are sbx's defaults."""
+"""A bare SAC update, compiled: what a training in the model cannot be faster than. Sizes are sbx's
+defaults."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -42,7 +43,9 @@ def sac_floor_work(num_updates: int) -> Work:
     actor = _layers([STATES, HIDDEN, HIDDEN, 2 * ACTIONS], keys[1])
     critics = jax.vmap(lambda key: _layers([STATES + ACTIONS, HIDDEN, HIDDEN, 1], key))(critic_keys)
     temperature = jnp.zeros(())
-    start = Floor(actor, critics, critics, temperature, tuple(map(OPTIMISER.init, (actor, critics, temperature))))
+    start = Floor(
+        actor, critics, critics, temperature, tuple(map(OPTIMISER.init, (actor, critics, temperature)))
+    )
     shape = (num_updates, BATCH_SIZE)
     batches = Batch(
         jax.random.normal(keys[2], (*shape, STATES)),
@@ -60,9 +63,9 @@ def sac_floor_work(num_updates: int) -> Work:
 @jax.jit
 def _train(floor: Floor, batches: Batch, key: Key) -> Floor:
     updates = len(batches.rewards)
-    return jax.lax.scan(lambda state, given: (_update(state, *given), None), floor, (batches, jax.random.split(key, updates)))[
-        0
-    ]
+    return jax.lax.scan(
+        lambda state, given: (_update(state, *given), None), floor, (batches, jax.random.split(key, updates))
+    )[0]
 
 
 def _update(floor: Floor, batch: Batch, key: Key) -> Floor:
@@ -71,7 +74,9 @@ def _update(floor: Floor, batch: Batch, key: Key) -> Floor:
     next_key, key = jax.random.split(key)
     temperature = jnp.exp(floor.log_temperature)
     next_actions, next_log_density = _act(floor.actor, batch.next_states, next_key)
-    next_values = _value(floor.targets, batch.next_states, next_actions).min(axis=0) - temperature * next_log_density
+    next_values = (
+        _value(floor.targets, batch.next_states, next_actions).min(axis=0) - temperature * next_log_density
+    )
     wanted = jax.lax.stop_gradient(batch.rewards + DISCOUNT * next_values)
 
     def critic_loss(critics: Layers) -> Array:
@@ -91,7 +96,9 @@ def _update(floor: Floor, batch: Batch, key: Key) -> Floor:
         lambda value: -value * (log_density - ACTIONS), floor.log_temperature, temperature_optimiser
     )
     targets: Any = optax.incremental_update(critics, floor.targets, TARGET_RATE)
-    return Floor(actor, critics, targets, log_temperature, (actor_optimiser, critic_optimiser, temperature_optimiser))
+    return Floor(
+        actor, critics, targets, log_temperature, (actor_optimiser, critic_optimiser, temperature_optimiser)
+    )
 
 
 def _descend(loss: Any, parameters: Any, optimiser: Any) -> tuple[Any, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 from multistep.errors import InputError
 from multistep.losses import describe_weights
 from multistep.selection.fit_job import FitJob
-from multistep.selection.provenance import digest
+from multistep.runs.provenance import digest
 from multistep.selection.ranked import Ranked, ranked_of
-from multistep.selection.row_log import Row, RowLog
+from multistep.runs.row_log import Row, RowLog
 from multistep.selection.search import Halving
-from multistep.selection.sweep import sweep
-from multistep.selection.workers import connect
-from multistep.studies.run_folder import check_run, write_run
+from multistep.runs.sweep import sweep
+from multistep.runs.workers import connect
+from multistep.runs.run_folder import check_run, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.static import ROWS, StaticConfig, prepare
 from multistep.tasks.catalogue import find_dataset
@@ -38,7 +38,8 @@ class SearchBenchConfig:
     search_seed: int = 0
     """Seed of the order in which halving sees the candidates."""
     cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
+    machine)."""
     workers: int | None = None
     """Worker processes on this machine (default: one per core)."""
     cache: Path | None = None
@@ -57,16 +58,28 @@ def run_search_bench(config: SearchBenchConfig) -> dict[str, Any]:
     missing = sum(digest(job) not in known for job in fits)
     if missing:
         raise InputError(
-            f"{config.grid} lacks {missing} of {len(fits)} fits of the grid: run 'multistep reproduce static --scale "
+            f"{config.grid} lacks {missing} of {len(fits)} fits of the grid: run 'multistep reproduce static "
+            "--scale "
             f"{config.scale} --dataset {DATASET} --out {config.grid}' first."
         )
     log = RowLog(config.out / ROWS)
     with log.writing(), connect(config.cluster, num_workers=config.workers) as client:
         rows = [
-            _compare(noise, [job for job in fits if job.names["noise"] == noise], data, known, log, client, config.search_seed)
+            _compare(
+                noise,
+                [job for job in fits if job.names["noise"] == noise],
+                data,
+                known,
+                log,
+                client,
+                config.search_seed,
+            )
             for noise in config.noise
         ]
-    summary = {f"noise {row['noise']:g}": {name: row[name] for name in ("cost_of_grid", "below_winner")} for row in rows}
+    summary = {
+        f"noise {row['noise']:g}": {name: row[name] for name in ("cost_of_grid", "below_winner")}
+        for row in rows
+    }
     write_run(config.out, COMMAND, config, rows, summary)
     return summary
 
@@ -94,7 +107,9 @@ def _compare(
     candidates = list(dict.fromkeys(job.config for job in fits))
     grid = [ranked_of(c, [known[digest(job)] for job in fits if job.config == c]) for c in candidates]
     searched = Halving(seed=seed)(candidates, evaluate)
-    return _row(noise, grid, searched, sum(job.work for job in spent.values()) / sum(job.work for job in fits))
+    return _row(
+        noise, grid, searched, sum(job.work for job in spent.values()) / sum(job.work for job in fits)
+    )
 
 
 def _jobs_like(jobs: list[FitJob], config: FitConfig) -> list[FitJob]:

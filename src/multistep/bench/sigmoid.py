@@ -1,4 +1,5 @@
-"""`multistep bench sigmoid`: the 9,000 trainings of the two-parameter network as one program, beside a PyTorch loop."""
+"""`multistep bench sigmoid`: the 9,000 trainings of the two-parameter network as one program, beside a
+PyTorch loop."""
 
 import time
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from multistep.errors import InputError
-from multistep.selection.row_log import Row
-from multistep.studies.run_folder import check_run, write_run
+from multistep.runs.row_log import Row
+from multistep.runs.run_folder import check_run, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid import (
     LEARNING_RATES,
@@ -47,20 +48,26 @@ def run_sigmoid_bench(config: SigmoidBenchConfig) -> dict[str, Any]:
     program = run_ablation.lower(*ablation_inputs(ablation)).compile()
     number = 2 * len(ablation.rows)
     rng = np.random.default_rng(0)
-    chosen = [(int(rng.integers(2)), int(rng.integers(len(ablation.rows)))) for _ in range(config.torch_trainings)]
+    chosen = [
+        (int(rng.integers(2)), int(rng.integers(len(ablation.rows)))) for _ in range(config.torch_trainings)
+    ]
     rows: list[Row] = []
     results: dict[str, np.ndarray] = {}
     for turn in range(config.rounds):
         started = time.perf_counter()
         results = {name: np.asarray(values) for name, values in program(*ablation_inputs(ablation)).items()}
         seconds = time.perf_counter() - started
-        rows.append({"item": "program", "round": turn, "seconds": seconds, "trainings": number, "difference": 0.0})
+        rows.append(
+            {"item": "program", "round": turn, "seconds": seconds, "trainings": number, "difference": 0.0}
+        )
         for which, training in chosen[turn :: config.rounds]:
             started = time.perf_counter()
             distance = torch_distance(ablation, which, training)
             seconds = time.perf_counter() - started
             difference = abs(distance - float(results["distance"][which, training, -1]))
-            rows.append({"item": "torch", "round": turn, "seconds": seconds, "trainings": 1, "difference": difference})
+            rows.append(
+                {"item": "torch", "round": turn, "seconds": seconds, "trainings": 1, "difference": difference}
+            )
     each = {
         item: float(np.median([row["seconds"] / row["trainings"] for row in rows if row["item"] == item]))
         for item in ("program", "torch")
@@ -77,7 +84,8 @@ def run_sigmoid_bench(config: SigmoidBenchConfig) -> dict[str, Any]:
 
 
 def torch_distance(ablation: Ablation, which: int, training: int) -> float:
-    """Mean squared distance of the parameters to the truth after the same training, written as a PyTorch loop."""
+    """Mean squared distance of the parameters to the truth after the same training, written as a PyTorch
+    loop."""
     import torch
 
     torch.set_num_threads(1)
@@ -91,7 +99,9 @@ def torch_distance(ablation: Ablation, which: int, training: int) -> float:
             states = observed[batch]
             one = parameters[0] * torch.sigmoid(parameters[1] * states[:, 0])
             two = parameters[0] * torch.sigmoid(parameters[1] * one)
-            loss = alpha * ((one - states[:, 1]) ** 2).mean() + (1 - alpha) * ((two - states[:, 2]) ** 2).mean()
+            loss = (
+                alpha * ((one - states[:, 1]) ** 2).mean() + (1 - alpha) * ((two - states[:, 2]) ** 2).mean()
+            )
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()

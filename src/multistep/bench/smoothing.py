@@ -13,11 +13,11 @@ from multistep.data import Episodes, add_noise
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import episodes_digest
-from multistep.selection.row_log import Row, RowLog
-from multistep.selection.sweep import FAILED, AbstractJob, sweep
-from multistep.selection.workers import connect
-from multistep.studies.run_folder import open_run, write_run
+from multistep.runs.provenance import episodes_digest
+from multistep.runs.row_log import Row, RowLog
+from multistep.runs.sweep import FAILED, AbstractJob, sweep
+from multistep.runs.workers import connect
+from multistep.runs.run_folder import open_run, write_run
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import SMOOTHED, Smoothed, fit_smoothed, smooth
@@ -28,7 +28,8 @@ SCORE_HORIZON = 100
 
 @dataclass(frozen=True)
 class SmoothingBenchConfig:
-    """A fit to noisy episodes beside one to the same episodes smoothed, both scored with and without the noise."""
+    """A fit to noisy episodes beside one to the same episodes smoothed, both scored with and without the
+    noise."""
 
     dataset: tuple[str, ...] = ("cartpole/random", "cartpole/mixed_replay", "swimmer/random")
     """Datasets of the paper."""
@@ -51,7 +52,9 @@ class SmoothingBenchConfig:
 
     def __post_init__(self) -> None:
         if not all(0 < noise < 1 for noise in self.noise):
-            raise InputError("The noise scales must be above 0 and below 1: without noise there is nothing to smooth.")
+            raise InputError(
+                "The noise scales must be above 0 and below 1: without noise there is nothing to smooth."
+            )
 
 
 class Pair(NamedTuple):
@@ -95,12 +98,21 @@ class SmoothingJob(AbstractJob):
         added = self.noise * np.ptp(data.noiseless.states, axis=0).astype(np.float64)
         found = np.asarray(fitted.observer.measurement_noise, np.float64) / added
         error = smooth(fitted.observer, train).states.astype(np.float64) - clean_train.states
-        noise = {"noise_found_low": found.min(), "noise_found_high": found.max(), "noise_left": _rms(error / added)}
-        return {"outcome": str(fitted.outcome), "reason": None} | scores | {name: float(value) for name, value in noise.items()}
+        noise = {
+            "noise_found_low": found.min(),
+            "noise_found_high": found.max(),
+            "noise_left": _rms(error / added),
+        }
+        return (
+            {"outcome": str(fitted.outcome), "reason": None}
+            | scores
+            | {name: float(value) for name, value in noise.items()}
+        )
 
 
 def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
-    """Fit both ways at every scale of noise, leave rows and summary in `config.out` and return the summary."""
+    """Fit both ways at every scale of noise, leave rows and summary in `config.out` and return the
+    summary."""
     jobs, data = [], {}
     sizes = {"horizon": config.horizon, "epochs": config.epochs, "least_steps": config.least_steps}
     training = replace(SMOOTHED.measured, **sizes)
@@ -124,8 +136,16 @@ def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
         for row in rows
         if row["outcome"] == "finished"
     }
-    summary["failures"] = [f"{row['dataset']} {row['noise']:g}: {row['reason']}" for row in rows if row["reason"]]
-    write_run(config.out, COMMAND, config, [{name: row[name] for name in row if name != "versions"} for row in rows], summary)
+    summary["failures"] = [
+        f"{row['dataset']} {row['noise']:g}: {row['reason']}" for row in rows if row["reason"]
+    ]
+    write_run(
+        config.out,
+        COMMAND,
+        config,
+        [{name: row[name] for name in row if name != "versions"} for row in rows],
+        summary,
+    )
     return summary
 
 

@@ -1,4 +1,5 @@
-"""`multistep bench sweep`: throughput of a sweep on all cores beside one worker, and what the sweep itself costs."""
+"""`multistep bench sweep`: throughput of a sweep on all cores beside one worker, and what the sweep itself
+costs."""
 
 import statistics
 import time
@@ -11,14 +12,14 @@ import jax
 from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.losses import Uniform
-from multistep.process import available_cores
+from multistep.runs.process import available_cores
 from multistep.selection.fit_job import FitJob
 from multistep.selection.folds import deal_sized_folds
-from multistep.selection.provenance import episodes_digest
-from multistep.selection.row_log import Row, RowLog
-from multistep.selection.sweep import sweep
-from multistep.selection.workers import connect
-from multistep.studies.run_folder import check_run, write_run
+from multistep.runs.provenance import episodes_digest
+from multistep.runs.row_log import Row, RowLog
+from multistep.runs.sweep import sweep
+from multistep.runs.workers import connect
+from multistep.runs.run_folder import check_run, write_run
 from multistep.tasks import CARTPOLE
 from multistep.training import PAPER
 
@@ -36,7 +37,8 @@ class SweepBenchConfig:
     fits: int = 3
     """Fits per worker in each sweep."""
     epochs: int = 32
-    """Epochs of each fit of the paper's one-step model to 36 Cartpole episodes; 32 take about half a minute."""
+    """Epochs of each fit of the paper's one-step model to 36 Cartpole episodes; 32 take about half a
+    minute."""
 
 
 def run_sweep_bench(config: SweepBenchConfig) -> dict[str, Any]:
@@ -56,7 +58,9 @@ def run_sweep_bench(config: SweepBenchConfig) -> dict[str, Any]:
     return summary
 
 
-def _measure(config: SweepBenchConfig, episodes: Episodes, *, num_workers: int, turn: int, epochs: int) -> Row:
+def _measure(
+    config: SweepBenchConfig, episodes: Episodes, *, num_workers: int, turn: int, epochs: int
+) -> Row:
     """One sweep of fits that differ by their seed, from starting the workers to the last row."""
     fold, data = deal_sized_folds((36, 4, 10), 1, key=jax.random.key(0))[0], episodes_digest(episodes)
     settings = replace(PAPER, horizon=1, weights=Uniform(), epochs=epochs)

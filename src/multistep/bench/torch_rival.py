@@ -1,4 +1,5 @@
-"""The same training work in PyTorch, eager: the network, windows, balanced loss and Adam as a researcher would write them."""
+"""The same training work in PyTorch, eager: the network, windows, balanced loss and Adam as a researcher
+would write them."""
 
 from collections.abc import Callable
 
@@ -11,8 +12,11 @@ from multistep.data import Episodes, window_starts
 from multistep.training import PRESETS, Preset
 
 
-def torch_work(preset: Preset, episodes: Episodes, horizon: int, num_batches: int) -> tuple[Callable[[], None], float]:
-    """`num_batches` gradient steps on one thread, and their floating-point operations (counted as for JAX)."""
+def torch_work(
+    preset: Preset, episodes: Episodes, horizon: int, num_batches: int
+) -> tuple[Callable[[], None], float]:
+    """`num_batches` gradient steps on one thread, and their floating-point operations (counted as for
+    JAX)."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     network = _network(preset)

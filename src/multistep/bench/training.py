@@ -1,4 +1,5 @@
-"""`multistep bench training`: speed and memory of training and scoring, everything compared in one run, interleaved."""
+"""`multistep bench training`: speed and memory of training and scoring, everything compared in one run,
+interleaved."""
 
 import multiprocessing
 import os
@@ -23,11 +24,13 @@ from multistep.bench.workload import (
 )
 from multistep.data import Episodes
 from multistep.errors import InputError
-from multistep.process import available_cores, keep_compiled_programs
-from multistep.selection.row_log import Row
-from multistep.studies.run_folder import check_run, write_run
+from multistep.runs.process import available_cores, keep_compiled_programs
+from multistep.runs.row_log import Row
+from multistep.runs.run_folder import check_run, write_run
 
-TRUSTED_CPU_SHARE = 0.97  # below, something else ran on the core: such a measurement can be off by a factor of two
+TRUSTED_CPU_SHARE = (
+    0.97  # below, something else ran on the core: such a measurement can be off by a factor of two
+)
 
 COMMAND = "bench training"
 
@@ -39,7 +42,8 @@ class TrainingBenchConfig:
     out: Path = Path("runs/bench-training")
     """Folder for the results."""
     rounds: int = 25
-    """Times that everything is measured, in turn, a bare product before and after each; the summary takes medians."""
+    """Times that everything is measured, in turn, a bare product before and after each; the summary takes
+    medians."""
     batches: int = 30
     """Gradient steps of one measurement at horizon 10 (ten times as many at horizon 1)."""
     score_episodes: int = 4
@@ -87,11 +91,16 @@ def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
     gemm = gemm_work(80 * config.batches)
     for work, _ in (gemm, *items.values()):
         work()
-    return [{"round": n, "item": name, **_beside(gemm, item)} for n in range(config.rounds) for name, item in items.items()]
+    return [
+        {"round": n, "item": name, **_beside(gemm, item)}
+        for n in range(config.rounds)
+        for name, item in items.items()
+    ]
 
 
 def _beside(gemm: tuple[Work, float], item: tuple[Work, float]) -> dict[str, float]:
-    """Rate of the item, and of the bare product right before and after it: the speed of a shared machine drifts."""
+    """Rate of the item, and of the bare product right before and after it: the speed of a shared machine
+    drifts."""
     before, during, after = (timed(work) for work, _ in (gemm, item, gemm))
     rate = item[1] / during["seconds"] / 1e9
     gemm_rate = 2 * gemm[1] / (before["seconds"] + after["seconds"]) / 1e9
@@ -106,7 +115,8 @@ def _beside(gemm: tuple[Work, float], item: tuple[Work, float]) -> dict[str, flo
 
 
 def _speed_summary(rows: list[Row]) -> dict[str, Any]:
-    """Medians over the undisturbed measurements; how much faster is the ratio of the shares of the bare product's rate.
+    """Medians over the undisturbed measurements; how much faster is the ratio of the shares of the bare
+    product's rate.
 
     An item that was disturbed every time is taken as it is: the number of undisturbed measurements tells.
     """
@@ -177,7 +187,8 @@ def _measure_memory(horizon: int, transitions: int) -> float:
 
 
 def _measure_compilation(core: int) -> dict[str, float]:
-    """Seconds until the first epoch has run in a process that must compile, and in the next one that finds it compiled."""
+    """Seconds until the first epoch has run in a process that must compile, and in the next one that finds it
+    compiled."""
     with tempfile.TemporaryDirectory() as folder:
         cold, warm = (in_new_process(_first_epoch, core, Path(folder)) for _ in range(2))
     return {"cold_seconds": cold, "warm_seconds": warm}

@@ -1,4 +1,5 @@
-"""The work item of the training benchmark, in JAX and for a bare matrix product: 17 states, 6 actions, batch 64."""
+"""The work item of the training benchmark, in JAX and for a bare matrix product: 17 states, 6 actions, batch
+64."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +18,9 @@ from multistep.training import PRESETS, Preset
 from multistep.training.epoch import Training, train_epoch
 
 STATES, ACTIONS, HIDDEN, BATCH_SIZE = 17, 6, 256, 64
-MULTIPLICATIONS = (STATES + ACTIONS) * HIDDEN + 2 * HIDDEN**2 + HIDDEN * STATES  # of one state through the mean path
+MULTIPLICATIONS = (
+    (STATES + ACTIONS) * HIDDEN + 2 * HIDDEN**2 + HIDDEN * STATES
+)  # of one state through the mean path
 SCORE_HORIZON = 100
 
 Work = Callable[[], None]
@@ -27,7 +30,10 @@ def random_episodes(num_steps: int, num_episodes: int = 1) -> Episodes:
     """Noise in the shape of HalfCheetah's data: speed does not depend on the values."""
     rng = np.random.default_rng(0)
     return Episodes.of(
-        (rng.standard_normal((num_steps + 1, STATES), np.float32), rng.standard_normal((num_steps, ACTIONS), np.float32))
+        (
+            rng.standard_normal((num_steps + 1, STATES), np.float32),
+            rng.standard_normal((num_steps, ACTIONS), np.float32),
+        )
         for _ in range(num_episodes)
     )
 
@@ -35,7 +41,8 @@ def random_episodes(num_steps: int, num_episodes: int = 1) -> Episodes:
 def training_work(preset: Preset, episodes: Episodes, horizon: int, num_batches: int) -> tuple[Work, float]:
     """`num_batches` gradient steps as one compiled program, and their floating-point operations.
 
-    Forward is two operations per multiplication, backward twice as many: through the layer and to its weights.
+    Forward is two operations per multiplication, backward twice as many: through the layer and to its
+    weights.
     """
     key, starts = jax.random.key(0), window_starts(episodes, horizon)
     windows = Windows(*fit_normaliser(episodes).normalise(episodes), horizon)
@@ -61,12 +68,15 @@ def scoring_work(episodes: Episodes) -> tuple[Work, float]:
 
 
 def gemm_work(num_products: int, num_weights: int = 1, num_rows: int = BATCH_SIZE) -> tuple[Work, float]:
-    """A chain of bare products of a matrix of 256 columns with 256 x 256 weights, one and the same or several in turn."""
+    """A chain of bare products of a matrix of 256 columns with 256 x 256 weights, one and the same or several
+    in turn."""
     key = jax.random.key(0)
     weights = jax.random.normal(key, (num_weights, HIDDEN, HIDDEN)) / np.sqrt(HIDDEN)
     batch = jax.random.normal(key, (num_rows, HIDDEN))
     rounds = max(1, num_products // num_weights)
-    return lambda: _discard(_products(batch, weights, rounds=rounds)), 2.0 * num_rows * HIDDEN**2 * num_weights * rounds
+    return lambda: _discard(
+        _products(batch, weights, rounds=rounds)
+    ), 2.0 * num_rows * HIDDEN**2 * num_weights * rounds
 
 
 def timed(work: Work) -> dict[str, float]:

@@ -14,7 +14,8 @@ class Columns:
     """How to read a table (.csv, .parquet)."""
 
     states: tuple[str, ...] = ()
-    """Columns that make the state. NAME=COLUMN renames one; NAME=FIRST,SECOND reads experiments that stand side by side."""
+    """Columns that make the state. NAME=COLUMN renames one; NAME=FIRST,SECOND reads experiments that stand
+    side by side."""
     actions: tuple[str, ...] = ()
     """Columns that make the action, written like the states."""
     rewards: str | None = None
@@ -24,7 +25,8 @@ class Columns:
     time: str | None = None
     """Column of the time: it must increase, and where a sample is missing a new episode starts."""
     missing: Missing = "refuse"
-    """What to do with values that are empty, NaN or infinite: refuse the data, or cut the episode there, in any format."""
+    """What to do with values that are empty, NaN or infinite: refuse the data, or cut the episode there, in
+    any format."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Experiment:
     actions: tuple[str, ...]
     rewards: str | None
     own: tuple[str, ...]
-    """Those of its columns that are not shared with the other experiments: where they are empty, it has ended."""
+    """Those of its columns that are not shared with the other experiments: where they are empty, it has
+    ended."""
 
 
 def experiments(
@@ -53,7 +56,8 @@ def experiments(
     counts = {len(found) for _, found in parsed} - {1}
     if len(counts) > 1:
         raise InputError(
-            f"The columns named for {source} stand for {' and '.join(map(str, sorted(counts)))} experiments side by side: "
+            f"The columns named for {source} stand for {' and '.join(map(str, sorted(counts)))} experiments "
+            "side by side: "
             "give each name one column or as many as there are experiments."
         )
     names = [name for name, _ in parsed]
@@ -61,7 +65,9 @@ def experiments(
     for words in (names, used):
         twice = sorted({word for word in words if words.count(word) > 1})
         if twice:
-            raise InputError(f"{', '.join(twice)} is named more than once among states, actions and rewards: name it once.")
+            raise InputError(
+                f"{', '.join(twice)} is named more than once among states, actions and rewards: name it once."
+            )
     first_action = len(columns.states)
     first_reward = first_action + len(columns.actions)
     side_by_side = []
@@ -79,7 +85,8 @@ def experiments(
 
 
 def _parse(source: str, word: str, available: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """Name and columns of one word; a column whose own name has the signs of this notation is taken as it is."""
+    """Name and columns of one word; a column whose own name has the signs of this notation is taken as it
+    is."""
     if word in available:
         return word, (word,)
     name, is_mapping, listed = word.partition("=")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
@@ -22,8 +22,8 @@ EMPTY = np.empty((0, 0))
 def save_csv(episodes: Episodes, path: Path) -> None:
     """Write all episodes to one file with a column `episode`.
 
-    Values in single precision are written with the digits of the same value in double precision: whoever reads them back as
-    doubles, as most do, has the same numbers.
+    Values in single precision are written with the digits of the same value in double precision: whoever
+    reads them back as doubles, as most do, has the same numbers.
     """
     table = table_of(path, episodes)
     with replacing(path) as temporary:
@@ -35,7 +35,13 @@ def read_csv(path: Path, columns: Columns) -> list[Recording]:
     table = _read(path, columns)
 
     def numbers(groups: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[np.ndarray]]]:
-        yield 0, [np.stack([_numbers(path, table, n) for n in names], axis=1) if names else EMPTY for names in groups]
+        yield (
+            0,
+            [
+                np.stack([_numbers(path, table, n) for n in names], axis=1) if names else EMPTY
+                for names in groups
+            ],
+        )
 
     return recordings_of(str(path), table.lazy(), numbers, columns)
 
@@ -47,19 +53,27 @@ def _read(path: Path, columns: Columns) -> pl.DataFrame:
             names, separator = _header(path, file.readline(), columns)
             body = file.read()
     except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror}): check that it is a file of yours.") from error
+        raise InputError(
+            f"{path} cannot be read ({error.strerror}): check that it is a file of yours."
+        ) from error
     _check_widths(path, body, len(names), separator)
     try:
         table = pl.read_csv(body, separator=separator, infer_schema=False, has_header=False)
     except pl.exceptions.NoDataError as error:
         raise InputError(f"{path} has a header but no rows: it holds no episode.") from error
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read as .csv ({reason_of(error)}): repair the file or write it again.") from error
+        raise InputError(
+            f"{path} cannot be read as .csv ({reason_of(error)}): repair the file or write it again."
+        ) from error
     if table.width != len(names):
         raise InputError(f"{path} has a header but no rows: it holds no episode.")
     if table.height != body.count(b"\n") + (not body.endswith(b"\n")):
-        raise InputError(f"{path} has quotes that do not close in the row that they open in: repair them or leave them out.")
-    # Columns without a name, or with one that occurs twice and is not asked for, get one that nobody can ask for.
+        raise InputError(
+            f"{path} has quotes that do not close in the row that they open in: repair them or leave them "
+            "out."
+        )
+    # Columns without a name, or with one that occurs twice and is not asked for, get one that nobody can ask
+    # for.
     table.columns = [name if name and names.index(name) == at else f"\0{at}" for at, name in enumerate(names)]
     return table.with_columns(pl.all().str.strip_chars().replace("", None))
 
@@ -69,19 +83,28 @@ def _header(path: Path, line: bytes, columns: Columns) -> tuple[list[str], str]:
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not text in UTF-8: save it in that encoding, with a header in its first line.") from error
+        raise InputError(
+            f"{path} is not text in UTF-8: save it in that encoding, with a header in its first line."
+        ) from error
     if not text.strip() or "\r" in text.rstrip():
         raise InputError(
-            f"{path} has no header in its first line: begin it with the names of the columns, and end rows with \\n."
+            f"{path} has no header in its first line: begin it with the names of the columns, and end rows "
+            "with \\n."
         )
-    # A sign between quotes or brackets separates nothing: the one that gives the most names is taken, the comma last.
+    # A sign between quotes or brackets separates nothing: the one that gives the most names is taken, the
+    # comma last.
     separator = max(reversed(SEPARATORS), key=lambda sign: len(next(csv.reader([text], delimiter=sign))))
     names = [name.strip() for name in next(csv.reader([text], delimiter=separator))]
     twice = {name for name in names if name and names.count(name) > 1}
     words = [*columns.states, *columns.actions, columns.rewards, columns.episode, columns.time]
-    asked = {column.strip() for word in words if word for column in (word, *word.partition("=")[2].split(","))}
+    asked = {
+        column.strip() for word in words if word for column in (word, *word.partition("=")[2].split(","))
+    }
     if twice & asked:
-        raise InputError(f"{path} has more than one column named {', '.join(sorted(twice & asked))}: give each its own name.")
+        raise InputError(
+            f"{path} has more than one column named {', '.join(sorted(twice & asked))}: give each its own "
+            "name."
+        )
     return names, separator
 
 
@@ -95,20 +118,24 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
             cells = line.count(sign) + 1
         if cells != width and line.strip():
             raise InputError(
-                f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are counted from 1 "
+                f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are "
+                "counted from 1 "
                 "after the header)."
             )
 
 
 def _numbers(path: Path, table: pl.DataFrame, name: str) -> np.ndarray:
-    """The column as numbers, NaN where it is empty, or an `InputError` that names the first cell that is no number."""
+    """The column as numbers, NaN where it is empty, or an `InputError` that names the first cell that is no
+    number."""
     text = table[name]
     values = text.cast(pl.Float64, strict=False)
     bad = (values.is_null() & text.is_not_null()).arg_true()
     if len(bad):
         raise InputError(
-            f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this column are no "
-            "numbers): write numbers with a decimal point, times as seconds, or remove these rows (counted from 1 below the "
+            f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this "
+            "column are no "
+            "numbers): write numbers with a decimal point, times as seconds, or remove these rows (counted "
+            "from 1 below the "
             "header)."
         )
     doubles = values.to_numpy()  # null becomes NaN

@@ -40,7 +40,8 @@ class Episodes:
     def __repr__(self) -> str:
         rewards = "" if self.rewards is None else ", with rewards"
         return (
-            f"Episodes({len(self)} of {self.lengths.min()} to {self.lengths.max()} steps, {self.num_steps} in all{rewards}; "
+            f"Episodes({len(self)} of {self.lengths.min()} to {self.lengths.max()} steps, {self.num_steps} "
+            f"in all{rewards}; "
             f"states {', '.join(self.state_names)}; actions {', '.join(self.action_names)})"
         )
 
@@ -57,7 +58,10 @@ class Episodes:
         episodes = Episodes.of([(states, actions)])    # states (T+1, d), actions (T, a)
         ```
         """
-        parts = [_checked(number, states, actions, *rewards) for number, (states, actions, *rewards) in enumerate(episodes)]
+        parts = [
+            _checked(number, states, actions, *rewards)
+            for number, (states, actions, *rewards) in enumerate(episodes)
+        ]
         if not parts:
             raise InputError("There are no episodes: give at least one.")
         _check_alike(parts)
@@ -92,7 +96,9 @@ class Episodes:
             self,
             states=np.concatenate([episode.states for episode in chosen]),
             actions=np.concatenate([episode.actions for episode in chosen]),
-            rewards=None if self.rewards is None else np.concatenate([e.rewards for e in chosen if e.rewards is not None]),
+            rewards=None
+            if self.rewards is None
+            else np.concatenate([e.rewards for e in chosen if e.rewards is not None]),
             lengths=np.array([len(episode.actions) for episode in chosen]),
         )
 
@@ -138,6 +144,27 @@ class Episodes:
         ]
 
 
+def unit_of(values: Float[ndarray, "rows column"]) -> Float[ndarray, " column"]:
+    """Standard deviation of each column, in double precision: what errors in it are measured in.
+
+    1 for a column of equal values, which can come out with a deviation of rounding size: its range is asked for.
+    """
+    return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0, dtype=np.float64), 1.0)
+
+
+def first_pieces(episodes: Episodes, steps: int) -> Episodes:
+    """The first `steps` steps of every episode."""
+    pieces = [episodes[number] for number in range(len(episodes))]
+    return Episodes.of(
+        [
+            Episode(states[: steps + 1], actions[:steps], None if rewards is None else rewards[:steps])
+            for states, actions, rewards in pieces
+        ],
+        state_names=episodes.state_names,
+        action_names=episodes.action_names,
+    )
+
+
 def cut(episodes: Episodes, steps: int) -> Episodes:
     """Every recording cut into episodes of `steps` steps; the state at a cut ends one and starts the next.
 
@@ -167,11 +194,15 @@ def _checked(number: int, states: ArrayLike, actions: ArrayLike, rewards: ArrayL
     num_states, num_actions = len(episode.states), len(episode.actions)
     if num_states != num_actions + 1 or num_actions == 0:
         raise InputError(
-            f"Episode {number} has {num_states} states and {num_actions} actions: it must have at least one action and "
+            f"Episode {number} has {num_states} states and {num_actions} actions: it must have at least one "
+            "action and "
             "exactly one state more than actions (the state before each action and the last state)."
         )
     if episode.rewards is not None and len(episode.rewards) != num_actions:
-        raise InputError(f"Episode {number} has {len(episode.rewards)} rewards and {num_actions} actions: give one per action.")
+        raise InputError(
+            f"Episode {number} has {len(episode.rewards)} rewards and {num_actions} actions: give one per "
+            "action."
+        )
     return episode
 
 
@@ -181,14 +212,17 @@ def _as_floats(number: int, what: str, values: ArrayLike, dimensions: int) -> nd
         raise InputError(f"The {what} of episode {number} are of type {array.dtype}: they must be numbers.")
     if array.ndim != dimensions:
         shape = "(time, size)" if dimensions == 2 else "(time,)"
-        raise InputError(f"The {what} of episode {number} have shape {array.shape}: they must have shape {shape}.")
+        raise InputError(
+            f"The {what} of episode {number} have shape {array.shape}: they must have shape {shape}."
+        )
     array = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         step, *column = bad[0]
         place = f"step {step}" + (f", column {column[0]}" if column else "")
         raise InputError(
-            f"The {what} of episode {number} have {len(bad)} values that are NaN or infinite, the first at {place} "
+            f"The {what} of episode {number} have {len(bad)} values that are NaN or infinite, the first at "
+            f"{place} "
             "(counted from 0): remove or repair them."
         )
     return array
@@ -197,21 +231,31 @@ def _as_floats(number: int, what: str, values: ArrayLike, dimensions: int) -> nd
 def _check_alike(parts: list[Episode]) -> None:
     first = parts[0]
     for number, part in enumerate(parts):
-        for what, mine, theirs in (("states", part.states, first.states), ("actions", part.actions, first.actions)):
+        for what, mine, theirs in (
+            ("states", part.states, first.states),
+            ("actions", part.actions, first.actions),
+        ):
             if mine.shape[1] != theirs.shape[1]:
                 raise InputError(
-                    f"Episode {number} has {mine.shape[1]} columns of {what}, episode 0 has {theirs.shape[1]}: "
+                    f"Episode {number} has {mine.shape[1]} columns of {what}, episode 0 has "
+                    f"{theirs.shape[1]}: "
                     "all episodes must have the same columns."
                 )
         if (part.rewards is None) != (first.rewards is None):
-            raise InputError(f"Episodes 0 and {number} differ in whether they have rewards: give them for all or for none.")
+            raise InputError(
+                f"Episodes 0 and {number} differ in whether they have rewards: give them for all or for none."
+            )
 
 
 def _names(names: Sequence[str], prefix: str, size: int) -> tuple[str, ...]:
     names = tuple(names) or tuple(f"{prefix}_{index}" for index in range(size))
     if len(names) != size:
-        raise InputError(f"There are {len(names)} {prefix} names for {size} columns: give one name per column.")
+        raise InputError(
+            f"There are {len(names)} {prefix} names for {size} columns: give one name per column."
+        )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"The {prefix} names {', '.join(twice)} occur more than once: give each column its own name.")
+        raise InputError(
+            f"The {prefix} names {', '.join(twice)} occur more than once: give each column its own name."
+        )
     return names

@@ -1,4 +1,5 @@
-"""`load` and `save`: episodes in and out of files, by the ending of their names; Minari's datasets by their ids."""
+"""`load` and `save`: episodes in and out of files, by the ending of their names; Minari's datasets by their
+ids."""
 
 import glob
 from collections.abc import Sequence
@@ -29,13 +30,15 @@ def load(
     time: str | None = None,
     missing: Missing = "refuse",
 ) -> Episodes:
-    """The episodes in these files: names or patterns such as `logs/*.csv`, or the id or folder of a Minari dataset.
+    """The episodes in these files: names or patterns such as `logs/*.csv`, or the id or folder of a Minari
+    dataset.
 
-    A table (`.csv`, `.parquet`) is one episode, or several told apart by the column `episode`; `states`, `actions` and
-    `rewards` name its columns, and `time` one that is checked: it must increase, and a gap starts a new episode. Experiments
-    that stand side by side in a table are named together: `states=["y=y1,y2"], actions=["u=u1,u2"]`. All other formats, and
-    a `.parquet` file written by `save`, know their columns; naming some picks those. With `missing="cut"` an episode ends
-    where a value is missing and another one begins after it.
+    A table (`.csv`, `.parquet`) is one episode, or several told apart by the column `episode`; `states`,
+    `actions` and `rewards` name its columns, and `time` one that is checked: it must increase, and a gap
+    starts a new episode. Experiments that stand side by side in a table are named together:
+    `states=["y=y1,y2"], actions=["u=u1,u2"]`. All other formats, and a `.parquet` file written by `save`,
+    know their columns; naming some picks those. With `missing="cut"` an episode ends where a value is missing
+    and another one begins after it.
     """
     return as_episodes(read(files, Columns(tuple(states), tuple(actions), rewards, episode, time, missing)))
 
@@ -62,7 +65,8 @@ def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Rec
 def save(episodes: Episodes, path: str | Path) -> None:
     """Write the episodes to one file, or to a new Minari dataset, whole or not at all.
 
-    The format follows from the ending: `.npz`, `.csv`, `.parquet`, `.hdf5` (D4RL's layout), or `-v0` for a Minari id.
+    The format follows from the ending: `.npz`, `.csv`, `.parquet`, `.hdf5` (D4RL's layout), or `-v0` for a
+    Minari id.
     """
     if Path(path).suffix in WRITERS:
         WRITERS[Path(path).suffix](episodes, Path(path))
@@ -88,17 +92,22 @@ def _expand(names: Sequence[str | Path]) -> list[str]:
         matches = [name] if Path(name).exists() else sorted(glob.glob(name, recursive=True))
         if not matches:
             what = "No file matches the pattern" if glob.has_magic(name) else "There is no file"
-            raise InputError(f"{what} {name}: check the name and the folder it is looked for in ({Path.cwd()}).")
+            raise InputError(
+                f"{what} {name}: check the name and the folder it is looked for in ({Path.cwd()})."
+            )
         found += matches
     if not found:
         raise InputError(
-            "No files were given: name at least one, before options such as --states, which take every word up to the next "
+            "No files were given: name at least one, before options such as --states, which take every word "
+            "up to the next "
             "option."
         )
     resolved = [Path(name).resolve() if Path(name).exists() else name for name in found]
     for name, place in zip(found, resolved, strict=True):
         if resolved.count(place) > 1:
-            raise InputError(f"{name} is named more than once: name it once, or its episodes are counted twice.")
+            raise InputError(
+                f"{name} is named more than once: name it once, or its episodes are counted twice."
+            )
     for path in map(Path, found):
         if path.is_dir() and not is_minari(path):
             raise InputError(f"{path} is a folder: name the files in it, for example {path}/*.csv.")

@@ -1,7 +1,8 @@
-"""Episodes in D4RL's `.hdf5`: one row per step in `observations`, `actions`, `rewards`, `terminals`, `timeouts`.
+"""Episodes in D4RL's `.hdf5`: one row per step in `observations`, `actions`, `rewards`, `terminals`,
+`timeouts`.
 
-With `next_observations` a row is a whole transition. Without them the last row of an episode has an action whose outcome
-was not written: its state ends the episode and its action is left out.
+With `next_observations` a row is a whole transition. Without them the last row of an episode has an action
+whose outcome was not written: its state ends the episode and its action is left out.
 """
 
 import warnings
@@ -12,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from multistep.data.atomic import replacing, reserve
+from multistep.runs.atomic import replacing, reserve
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
@@ -22,7 +23,8 @@ CHUNK = 100_000  # rows compared at a time
 
 
 def save_hdf5(episodes: Episodes, path: Path) -> None:
-    """Write all episodes, ended by `timeouts`; the names of the columns are attributes, which other readers ignore."""
+    """Write all episodes, ended by `timeouts`; the names of the columns are attributes, which other readers
+    ignore."""
     import h5py
 
     ends = np.cumsum(episodes.lengths) - 1
@@ -33,7 +35,10 @@ def save_hdf5(episodes: Episodes, path: Path) -> None:
     timeouts[ends] = True
     with replacing(path) as temporary:
         # HDF5 does not survive a disk that is full: better not to begin.
-        reserve(temporary.with_name(temporary.name + ".reserved"), 2 * episodes.states.nbytes + episodes.actions.nbytes)
+        reserve(
+            temporary.with_name(temporary.name + ".reserved"),
+            2 * episodes.states.nbytes + episodes.actions.nbytes,
+        )
         with h5py.File(temporary, "w") as file:
             observed = file.create_dataset("observations", data=episodes.states[~last_states])
             observed.attrs["names"] = list(episodes.state_names)
@@ -54,14 +59,17 @@ def read_hdf5(path: Path, columns: Columns) -> list[Recording]:
         with h5py.File(path, "r") as file:
             return [_recording(str(path), file).pick(columns.states, columns.actions)]
     except (OSError, RuntimeError, KeyError) as error:
-        raise InputError(f"{path} cannot be read as .hdf5 ({reason_of(error)}): download or write it again.") from error
+        raise InputError(
+            f"{path} cannot be read as .hdf5 ({reason_of(error)}): download or write it again."
+        ) from error
 
 
 def _recording(source: str, file: Any) -> Recording:
     missing = [name for name in ("observations", "actions") if name not in file]
     if missing:
         raise InputError(
-            f"{source} has no array {', '.join(missing)} (it has {', '.join(sorted(file)) or 'none'}): a file in D4RL's layout "
+            f"{source} has no array {', '.join(missing)} (it has {', '.join(sorted(file)) or 'none'}): a "
+            "file in D4RL's layout "
             "has observations, actions, rewards, terminals and timeouts."
         )
     for name in ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations"):
@@ -71,7 +79,8 @@ def _recording(source: str, file: Any) -> Recording:
     for name in ("actions", "rewards", "terminals", "timeouts", "next_observations"):
         if name in file and len(file[name]) != num_rows:
             raise InputError(
-                f"The array {name} of {source} has {len(file[name])} rows, observations has {num_rows}: write it again."
+                f"The array {name} of {source} has {len(file[name])} rows, observations has {num_rows}: "
+                "write it again."
             )
     if num_rows == 0:
         raise InputError(f"{source} has no rows: it holds no episode.")
@@ -93,7 +102,8 @@ def _recording(source: str, file: Any) -> Recording:
 
 
 def _check_shape(source: str, name: str, file: Any) -> None:
-    """Raise an `InputError` unless the array holds numbers in D4RL's shape; one column may stand in an axis of its own."""
+    """Raise an `InputError` unless the array holds numbers in D4RL's shape; one column may stand in an axis
+    of its own."""
     array, wide = file[name], name in ("observations", "actions", "next_observations")
     shape, kind = getattr(array, "shape", ()), getattr(array, "dtype", np.dtype(object)).kind
     right = len(shape) == 2 if wide else len(shape) == 1 or (len(shape) == 2 and shape[1] == 1)
@@ -101,11 +111,15 @@ def _check_shape(source: str, name: str, file: Any) -> None:
         right &= shape[1:] == file["observations"].shape[1:]
     if not right or kind not in "fiub":
         expected = "(rows, columns)" if wide else "(rows,)"
-        raise InputError(f"The array {name} of {source} has shape {shape}: write numbers with shape {expected}, as D4RL does.")
+        raise InputError(
+            f"The array {name} of {source} has shape {shape}: write numbers with shape {expected}, as D4RL "
+            "does."
+        )
 
 
 def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]:
-    """First row and row past the end of each episode: at a terminal, a timeout, or where the next row is not what came next."""
+    """First row and row past the end of each episode: at a terminal, a timeout, or where the next row is not
+    what came next."""
     ended = np.zeros(num_rows, bool)
     for name in ("terminals", "timeouts"):
         if name in file:
@@ -114,7 +128,8 @@ def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]
         ended |= _jumps(source, file, ended)
     elif "timeouts" not in file:
         warnings.warn(
-            f"{source} has neither timeouts nor next_observations: episodes end only where terminals says so, and one that ran "
+            f"{source} has neither timeouts nor next_observations: episodes end only where terminals says "
+            "so, and one that ran "
             "out of time is joined to the next.",
             stacklevel=2,
         )
@@ -124,10 +139,13 @@ def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]
     # Without its outcome, an episode of one row has no step.
     long_enough = bounds[:, 1] - bounds[:, 0] >= (1 if "next_observations" in file else 2)
     if not long_enough.any():
-        raise InputError(f"Every episode of {source} has one row and no next_observations: there is no step in it.")
+        raise InputError(
+            f"Every episode of {source} has one row and no next_observations: there is no step in it."
+        )
     if not long_enough.all():
         warnings.warn(
-            f"{source} has {(~long_enough).sum()} episodes of one row whose outcome was not written: they are left out.",
+            f"{source} has {(~long_enough).sum()} episodes of one row whose outcome was not written: they "
+            "are left out.",
             stacklevel=2,
         )
     return bounds[long_enough]
@@ -135,7 +153,11 @@ def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]
 
 def _jumps(source: str, file: Any, ended: Bool[ndarray, " rows"]) -> Bool[ndarray, " rows"]:
     """Rows whose next observation is not the observation of the row after."""
-    observations, following, jumps = file["observations"], file["next_observations"], np.zeros(len(ended), bool)
+    observations, following, jumps = (
+        file["observations"],
+        file["next_observations"],
+        np.zeros(len(ended), bool),
+    )
     for start in range(0, len(ended) - 1, CHUNK):
         end = min(start + CHUNK, len(ended) - 1)
         here, there = following[start:end], observations[start + 1 : end + 1]
@@ -144,12 +166,15 @@ def _jumps(source: str, file: Any, ended: Bool[ndarray, " rows"]) -> Bool[ndarra
     unannounced = int((jumps & ~ended).sum())
     if unannounced > len(ended) / 2:
         raise InputError(
-            f"In {source} the next observation is not the observation of the row after it in {unannounced} of {len(ended)} "
-            "rows: these are single transitions out of order; give the rows in the order in which they were recorded."
+            f"In {source} the next observation is not the observation of the row after it in {unannounced} "
+            f"of {len(ended)} "
+            "rows: these are single transitions out of order; give the rows in the order in which they were "
+            "recorded."
         )
     if unannounced and "timeouts" in file:
         warnings.warn(
-            f"{source} has {unannounced} rows that do not lead to the row after and are not marked as an end, the first is "
+            f"{source} has {unannounced} rows that do not lead to the row after and are not marked as an "
+            "end, the first is "
             f"{int(np.flatnonzero(jumps & ~ended)[0])}: a new episode starts after each.",
             stacklevel=2,
         )

@@ -12,20 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from multistep.data.atomic import reserve
+from multistep.runs.atomic import reserve
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
 
 ENDING = re.compile(r".*\w-v\d+/?")
-METADATA = "multistep"  # where names of columns are kept, and whether there are rewards; other readers ignore it
+METADATA = (
+    "multistep"  # where names of columns are kept, and whether there are rewards; other readers ignore it
+)
 
 
 def is_minari(name: str | Path) -> bool:
     """Whether this names a Minari dataset rather than a file: an id, or a folder with Minari's metadata."""
     path = Path(name)
-    return (path / "data" / "metadata.json").is_file() or (ENDING.fullmatch(str(name)) is not None and not path.is_file())
+    return (path / "data" / "metadata.json").is_file() or (
+        ENDING.fullmatch(str(name)) is not None and not path.is_file()
+    )
 
 
 def _is_path(name: str | Path) -> bool:
@@ -43,7 +47,8 @@ def read_minari(name: str, columns: Columns) -> list[Recording]:
         folder = _root() / name
         if not (folder / "data").is_dir():
             raise InputError(
-                f"There is no Minari dataset {name} in {_root()} (there: {_those_there()}): check the id, or fetch it with "
+                f"There is no Minari dataset {name} in {_root()} (there: {_those_there()}): check the id, or "
+                "fetch it with "
                 f"'minari download {name}'."
             )
     try:
@@ -58,7 +63,8 @@ def read_minari(name: str, columns: Columns) -> list[Recording]:
 
 
 def save_minari(episodes: Episodes, name: str | Path) -> None:
-    """Write a new dataset, whole or not at all: in Minari's own folder, or at a path if the name starts with / or a dot."""
+    """Write a new dataset, whole or not at all: in Minari's own folder, or at a path if the name starts with
+    / or a dot."""
     from minari.dataset.minari_dataset import parse_dataset_id
 
     target = Path(name) if _is_path(name) else _root() / name
@@ -67,14 +73,18 @@ def save_minari(episodes: Episodes, name: str | Path) -> None:
         parse_dataset_id(dataset_id)
     except ValueError as error:
         raise InputError(
-            f"{name} is no id that Minari takes: write a name of letters, digits and _, with a version, such as lab/plant-v0."
+            f"{name} is no id that Minari takes: write a name of letters, digits and _, with a version, such "
+            "as lab/plant-v0."
         ) from error
     if target.exists():
-        raise InputError(f"There is a dataset or folder {name} already: choose another version, or delete {target}.")
+        raise InputError(
+            f"There is a dataset or folder {name} already: choose another version, or delete {target}."
+        )
     staging = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not list it.
+        # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not
+        # list it.
         staging = Path(tempfile.mkdtemp(dir=target.parent.resolve(), prefix=".writing_"))
         # HDF5 does not survive a disk that is full: better not to begin.
         reserve(staging / "reserved", _size(episodes))
@@ -83,7 +93,9 @@ def save_minari(episodes: Episodes, name: str | Path) -> None:
             _create(episodes, dataset_id)
         os.replace(staging / dataset_id, target)
     except OSError as error:
-        raise InputError(f"Cannot write {name}: {error.strerror or error}; free some space or choose another place.") from error
+        raise InputError(
+            f"Cannot write {name}: {error.strerror or error}; free some space or choose another place."
+        ) from error
     finally:
         if staging is not None:
             shutil.rmtree(staging, ignore_errors=True)
@@ -91,7 +103,9 @@ def save_minari(episodes: Episodes, name: str | Path) -> None:
 
 def _size(episodes: Episodes) -> int:
     """What the dataset will take at most: five arrays and a group per episode beside the data."""
-    return int(1.1 * (episodes.states.nbytes + episodes.actions.nbytes + 10 * episodes.num_steps)) + 20_000 * len(episodes)
+    return int(
+        1.1 * (episodes.states.nbytes + episodes.actions.nbytes + 10 * episodes.num_steps)
+    ) + 20_000 * len(episodes)
 
 
 def _create(episodes: Episodes, dataset_id: str) -> None:
@@ -126,25 +140,36 @@ def _create(episodes: Episodes, dataset_id: str) -> None:
         algorithm_name="unknown",
         author={"unknown"},
     )
-    names = {"states": episodes.state_names, "actions": episodes.action_names, "rewards": episodes.rewards is not None}
+    names = {
+        "states": episodes.state_names,
+        "actions": episodes.action_names,
+        "rewards": episodes.rewards is not None,
+    }
     dataset.storage.update_metadata({METADATA: names})
 
 
 def _recording(source: str, dataset: Any) -> Recording:
     for space in (dataset.observation_space, dataset.action_space):
         if len(space.shape or ()) != 1:
-            raise InputError(f"{source} has observations or actions in {space}: only arrays with one axis can be used.")
+            raise InputError(
+                f"{source} has observations or actions in {space}: only arrays with one axis can be used."
+            )
     names = dataset.storage.metadata.get(METADATA, {})
-    parts = [(episode.observations, episode.actions, episode.rewards) for episode in dataset.iterate_episodes()]
+    parts = [
+        (episode.observations, episode.actions, episode.rewards) for episode in dataset.iterate_episodes()
+    ]
     if not parts:
         raise InputError(f"{source} has no episodes.")
     lengths = np.array([len(actions) for _, actions, _ in parts])
     for number, (observations, actions, _) in enumerate(parts):
         if len(observations) != len(actions) + 1:
             raise InputError(
-                f"Episode {number} of {source} has {len(observations)} observations and {len(actions)} actions: write it again."
+                f"Episode {number} of {source} has {len(observations)} observations and {len(actions)} "
+                "actions: write it again."
             )
-    states, actions, rewards = (np.concatenate([np.asarray(part[index]) for part in parts]) for index in range(3))
+    states, actions, rewards = (
+        np.concatenate([np.asarray(part[index]) for part in parts]) for index in range(3)
+    )
     return Recording(
         source=source,
         states=as_floats(source, "observations", states, 2),
@@ -159,7 +184,9 @@ def _recording(source: str, dataset: Any) -> Recording:
 
 def _those_there() -> str:
     """Ids of the datasets in Minari's folder; one with a malformed name makes Minari's own list fail."""
-    found = sorted(path.parents[1].relative_to(_root()).as_posix() for path in _root().glob("**/data/metadata.json"))
+    found = sorted(
+        path.parents[1].relative_to(_root()).as_posix() for path in _root().glob("**/data/metadata.json")
+    )
     return ", ".join(found) or "none"
 
 

@@ -13,13 +13,16 @@ from multistep.types import Key
 def add_noise(episodes: Episodes, scale: float | Sequence[float | int], *, key: Key) -> Episodes:
     r"""The episodes as a noisy sensor would have logged them.
 
-    $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$, where c is
-    `scale` (one for all state dimensions or one for each) and r the range (largest minus smallest value) of each state
-    dimension over all these episodes. Actions and rewards stay as they are; the same key gives the same noise.
+    $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$,
+    where c is `scale` (one for all state dimensions or one for each) and r the range (largest minus smallest
+    value) of each state dimension over all these episodes. Actions and rewards stay as they are; the same key
+    gives the same noise.
     """
     scales = np.broadcast_to(np.asarray(scale, np.float64), _shape(scale, episodes.state_size))
     if not (np.isfinite(scales) & (scales >= 0)).all():
-        raise InputError(f"The noise scale is {scale}: it must be a finite number, 0 or more (0.02 is 2 % of the range).")
+        raise InputError(
+            f"The noise scale is {scale}: it must be a finite number, 0 or more (0.02 is 2 % of the range)."
+        )
     deviation = np.broadcast_to(scales, episodes.state_size) * np.ptp(episodes.states, axis=0)
     noise = np.asarray(jax.random.normal(key, episodes.states.shape, np.float32)) * deviation
     return episodes.with_states((episodes.states + noise).astype(episodes.states.dtype))
@@ -28,5 +31,7 @@ def add_noise(episodes: Episodes, scale: float | Sequence[float | int], *, key: 
 def _shape(scale: float | Sequence[float | int], state_size: int) -> tuple[int, ...]:
     shape = np.shape(scale)
     if shape not in ((), (state_size,)):
-        raise InputError(f"There are {shape[0]} noise scales for {state_size} state dimensions: give one, or one for each.")
+        raise InputError(
+            f"There are {shape[0]} noise scales for {state_size} state dimensions: give one, or one for each."
+        )
     return shape

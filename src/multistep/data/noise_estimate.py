@@ -17,13 +17,14 @@ def estimate_noise(
 ) -> Float[ndarray, " state"]:
     r"""At most this much of each state is white noise: an upper estimate of its standard deviation.
 
-    Two estimates, both too large if anything; the smaller one counts. NaN where there are too few finite values.
+    Two estimates, both too large if anything; the smaller one counts. NaN where there are too few finite
+    values.
 
     1. Of a smooth signal, differences of order k vanish and those of white noise do not:
        $\operatorname{Var}[\Delta^k \varepsilon] = \binom{2k}{k} \sigma^2$, with k = 4.
-    2. Each state is predicted by least squares from the states before and after it and the actions on both sides. With
-       weights W the residual of dimension i has the variance $\sigma_i^2 + \sum_j W_{ji}^2 \sigma_j^2$, which is solved for
-       $\sigma^2 \ge 0$. What is not linear in the dynamics counts as noise.
+    2. Each state is predicted by least squares from the states before and after it and the actions on both
+       sides. With weights W the residual of dimension i has the variance $\sigma_i^2 + \sum_j W_{ji}^2
+       \sigma_j^2$, which is solved for $\sigma^2 \ge 0$. What is not linear in the dynamics counts as noise.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         squares = np.where(np.isfinite(states), states, 0) ** 2
@@ -44,7 +45,9 @@ def _middles(lengths: Lengths) -> Int[ndarray, "middles 2"]:
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     first_action = np.cumsum(lengths) - lengths
     first_state = first_action + np.arange(len(lengths))
-    return np.stack([np.repeat(first_state, counts) + within, np.repeat(first_action, counts) + within], axis=1)
+    return np.stack(
+        [np.repeat(first_state, counts) + within, np.repeat(first_action, counts) + within], axis=1
+    )
 
 
 def _by_difference(column: Float[ndarray, " all_states"], lengths: Lengths) -> float:
@@ -57,11 +60,15 @@ def _by_difference(column: Float[ndarray, " all_states"], lengths: Lengths) -> f
     return float(np.sqrt(np.mean(differences**2) / comb(2 * DIFFERENCE_ORDER, DIFFERENCE_ORDER)))
 
 
-def _by_prediction(states: ndarray, actions: ndarray, middles: Int[ndarray, "middles 2"]) -> Float[ndarray, " state"]:
+def _by_prediction(
+    states: ndarray, actions: ndarray, middles: Int[ndarray, "middles 2"]
+) -> Float[ndarray, " state"]:
     from scipy.optimize import nnls  # slow to import, and most commands do without it
 
     at, acting = middles.T
-    around = np.concatenate([states[at - 1], states[at + 1], actions[acting - 1], actions[acting]], axis=1).astype(np.float64)
+    around = np.concatenate(
+        [states[at - 1], states[at + 1], actions[acting - 1], actions[acting]], axis=1
+    ).astype(np.float64)
     here = states[at].astype(np.float64)
     around, here = around - around.mean(axis=0), here - here.mean(axis=0)
     # In units of each column's deviation, so that none is lost in the rounding of another.

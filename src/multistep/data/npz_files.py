@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
@@ -40,7 +40,8 @@ def read_npz(path: Path, columns: Columns) -> list[Recording]:
     missing = [name for name in ("states", "actions", "lengths") if name not in arrays]
     if missing:
         raise InputError(
-            f"{path} has no array {', '.join(missing)} (it has {', '.join(sorted(arrays)) or 'none'}): it needs states, "
+            f"{path} has no array {', '.join(missing)} (it has {', '.join(sorted(arrays)) or 'none'}): it "
+            "needs states, "
             "actions and lengths, the episodes one after the other."
         )
     return [_recording(str(path), arrays).pick(columns.states, columns.actions)]
@@ -49,14 +50,22 @@ def read_npz(path: Path, columns: Columns) -> list[Recording]:
 def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
     lengths = arrays["lengths"]
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any() or len(lengths) == 0:
-        raise InputError(f"The array lengths of {source} must hold the number of steps of each episode, whole and at least 1.")
+        raise InputError(
+            f"The array lengths of {source} must hold the number of steps of each episode, whole and at "
+            "least 1."
+        )
     states, actions = (as_floats(source, name, arrays[name], 2) for name in ("states", "actions"))
     rewards = as_floats(source, "rewards", arrays["rewards"], 1) if "rewards" in arrays else None
     steps, num_states = int(lengths.sum()), int(lengths.sum()) + len(lengths)
-    for name, values, rows in (("states", states, num_states), ("actions", actions, steps), ("rewards", rewards, steps)):
+    for name, values, rows in (
+        ("states", states, num_states),
+        ("actions", actions, steps),
+        ("rewards", rewards, steps),
+    ):
         if values is not None and len(values) != rows:
             raise InputError(
-                f"The array {name} of {source} has {len(values)} rows, its lengths ask for {rows}: an episode of T steps has "
+                f"The array {name} of {source} has {len(values)} rows, its lengths ask for {rows}: an "
+                "episode of T steps has "
                 "T+1 states, T actions and T rewards."
             )
     lengths = lengths.astype(np.int64)

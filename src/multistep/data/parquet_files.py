@@ -1,4 +1,5 @@
-"""Episodes in `.parquet`: one row per moment, a column each; a file that `save` wrote says which columns are what."""
+"""Episodes in `.parquet`: one row per moment, a column each; a file that `save` wrote says which columns are
+what."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
@@ -36,7 +37,8 @@ def save_parquet(episodes: Episodes, path: Path) -> None:
 
 
 def read_parquet(path: Path, columns: Columns) -> list[Recording]:
-    """The episodes of one file; columns that are not named are those that the file itself names, if it does."""
+    """The episodes of one file; columns that are not named are those that the file itself names, if it
+    does."""
 
     def numbers(groups: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[np.ndarray]]]:
         # Some rows at a time: a large file is in memory once, as rows, and never a second time as columns.
@@ -65,7 +67,9 @@ def read_parquet(path: Path, columns: Columns) -> list[Recording]:
             ]
         return recordings_of(str(path), pl.scan_parquet(path, glob=False), numbers, columns)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"{path} cannot be read as .parquet ({reason_of(error)}): write it again.") from error
+        raise InputError(
+            f"{path} cannot be read as .parquet ({reason_of(error)}): write it again."
+        ) from error
 
 
 def _as_number(path: Path, name: str, schema: Mapping[str, Any]) -> pl.Expr:

@@ -1,4 +1,5 @@
-"""`Recording`: the episodes of one file as they stand in it. What is wrong with them is said here, with its place."""
+"""`Recording`: the episodes of one file as they stand in it. What is wrong with them is said here, with its
+place."""
 
 import warnings
 from collections.abc import Sequence
@@ -25,7 +26,8 @@ class Recording:
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     first_rows: Lengths
-    """Where in the file the states of each episode start, for messages: counted from 1 in a table, from 0 in an array."""
+    """Where in the file the states of each episode start, for messages: counted from 1 in a table, from 0 in
+    an array."""
     first_action_rows: Lengths | None = None
     """The same for actions and rewards, where they do not stand in the same rows as the states."""
     rewards: Num[ndarray, " all_steps"] | None = None
@@ -50,9 +52,13 @@ class Recording:
         for wanted, there in ((chosen_states, self.state_names), (chosen_actions, self.action_names)):
             absent = [name for name in wanted if name not in there]
             if absent:
-                raise InputError(f"{self.source} has no column {', '.join(absent)}; it has {', '.join(there)}.")
+                raise InputError(
+                    f"{self.source} has no column {', '.join(absent)}; it has {', '.join(there)}."
+                )
             if len(set(wanted)) < len(wanted):
-                raise InputError(f"A column of {self.source} is named more than once ({', '.join(wanted)}): name it once.")
+                raise InputError(
+                    f"A column of {self.source} is named more than once ({', '.join(wanted)}): name it once."
+                )
         return replace(
             self,
             states=_columns(self.states, self.state_names, chosen_states),
@@ -63,7 +69,8 @@ class Recording:
 
 
 def cut_at_missing(recording: Recording) -> Recording:
-    """The same without the steps that lack a value; what is left of an episode between them is an episode each."""
+    """The same without the steps that lack a value; what is left of an episode between them is an episode
+    each."""
     pieces = [piece for episode in range(len(recording.lengths)) for piece in _pieces(recording, episode)]
     if not pieces:
         raise InputError(f"Every step of {recording.source} lacks a value: there is nothing to learn from.")
@@ -71,7 +78,8 @@ def cut_at_missing(recording: Recording) -> Recording:
     if lengths.sum() == len(recording.actions):
         return recording
     warnings.warn(
-        f"{recording.source} lacks values in {len(recording.actions) - lengths.sum()} of {len(recording.actions)} steps: its "
+        f"{recording.source} lacks values in {len(recording.actions) - lengths.sum()} of "
+        f"{len(recording.actions)} steps: its "
         f"{len(recording.lengths)} episodes are cut there into {len(lengths)}.",
         stacklevel=2,
     )
@@ -101,7 +109,9 @@ def as_episodes(recordings: Sequence[Recording]) -> Episodes:
         lengths=np.concatenate([recording.lengths for recording in recordings]),
         state_names=first.state_names,
         action_names=first.action_names,
-        rewards=None if first.rewards is None else _joined([r.rewards for r in recordings if r.rewards is not None]),
+        rewards=None
+        if first.rewards is None
+        else _joined([r.rewards for r in recordings if r.rewards is not None]),
     )
 
 
@@ -111,16 +121,20 @@ def check_alike(recordings: Sequence[Recording]) -> None:
     for recording in recordings:
         if (recording.state_names, recording.action_names) != (first.state_names, first.action_names):
             raise InputError(
-                f"{recording.source} and {first.source} have different columns: load them apart or name the columns to use."
+                f"{recording.source} and {first.source} have different columns: load them apart or name the "
+                "columns to use."
             )
         if (recording.rewards is None) != (first.rewards is None):
-            raise InputError(f"Only one of {first.source} and {recording.source} has rewards: load them apart.")
+            raise InputError(
+                f"Only one of {first.source} and {recording.source} has rewards: load them apart."
+            )
     _check_ids(recordings)
     _note_different_time_steps(recordings)
 
 
 def as_floats(source: str, what: str, values: ndarray, dimensions: int) -> ndarray:
-    """The array in single or double precision, or an `InputError` if it does not hold numbers in this shape."""
+    """The array in single or double precision, or an `InputError` if it does not hold numbers in this
+    shape."""
     if values.dtype.kind not in "fiub":
         raise InputError(f"The {what} of {source} are of type {values.dtype}: write them as numbers.")
     if values.ndim != dimensions:
@@ -135,13 +149,20 @@ def column_names(source: str, given: Sequence[object], what: str, size: int) -> 
         raise InputError(f"{source} has {what} names that are not text: write them as text.")
     names = tuple(map(str, given)) or tuple(f"{what}_{index}" for index in range(size))
     if len(names) != size or len(set(names)) != size:
-        raise InputError(f"{source} has the {what} names {', '.join(names)} for {size} columns: give each column its own name.")
+        raise InputError(
+            f"{source} has the {what} names {', '.join(names)} for {size} columns: give each column its own "
+            "name."
+        )
     return names
 
 
 def _pieces(recording: Recording, episode: int) -> list[tuple[int, int, int]]:
     """Episode, first step and length of its longest pieces that lack nothing."""
-    state, step, length = recording.state_offsets[episode], recording.action_offsets[episode], recording.lengths[episode]
+    state, step, length = (
+        recording.state_offsets[episode],
+        recording.action_offsets[episode],
+        recording.lengths[episode],
+    )
     known = np.all(np.isfinite(recording.states[state : state + length + 1]), axis=1)
     whole = known[:-1] & known[1:] & np.all(np.isfinite(recording.actions[step : step + length]), axis=1)
     if recording.rewards is not None:
@@ -152,7 +173,9 @@ def _pieces(recording: Recording, episode: int) -> list[tuple[int, int, int]]:
 
 def _ranges(firsts: Lengths, lengths: Lengths) -> Int[ndarray, " all"]:
     """The whole numbers from each of these, as many as asked."""
-    return np.concatenate([np.arange(first, first + length) for first, length in zip(firsts, lengths, strict=True)])
+    return np.concatenate(
+        [np.arange(first, first + length) for first, length in zip(firsts, lengths, strict=True)]
+    )
 
 
 def _check_numbers(recording: Recording) -> None:
@@ -167,11 +190,15 @@ def _check_numbers(recording: Recording) -> None:
         missing = ~np.isfinite(values.reshape(len(values), -1))
         row, column = np.argwhere(missing)[0]
         episode = int(np.searchsorted(offsets, row, side="right")) - 1
-        action_rows = recording.first_rows if recording.first_action_rows is None else recording.first_action_rows
+        action_rows = (
+            recording.first_rows if recording.first_action_rows is None else recording.first_action_rows
+        )
         place = (recording.first_rows if what == "state" else action_rows)[episode] + row - offsets[episode]
         raise InputError(
-            f"{recording.source}, row {place} (episode {episode}): the {what} {names[column]} is empty, NaN or infinite, as "
-            f"are {missing.sum()} values of its {what}s in all: repair them, or have the episodes cut there (--missing cut)."
+            f"{recording.source}, row {place} (episode {episode}): the {what} {names[column]} is empty, NaN "
+            "or infinite, as "
+            f"are {missing.sum()} values of its {what}s in all: repair them, or have the episodes cut there "
+            "(--missing cut)."
         )
 
 
@@ -181,17 +208,21 @@ def _check_ids(recordings: Sequence[Recording]) -> None:
         for name in recording.episode_ids:
             if owner.setdefault(name, recording.source) != recording.source:
                 raise InputError(
-                    f"Episode {name} is in {owner[name]} and in {recording.source}: give each an id of its own, or leave out "
+                    f"Episode {name} is in {owner[name]} and in {recording.source}: give each an id of its "
+                    "own, or leave out "
                     "the episode column if each file is one episode."
                 )
 
 
 def _note_different_time_steps(recordings: Sequence[Recording]) -> None:
-    usual = [float(np.median(r.time_steps)) for r in recordings if r.time_steps is not None and len(r.time_steps)]
+    usual = [
+        float(np.median(r.time_steps)) for r in recordings if r.time_steps is not None and len(r.time_steps)
+    ]
     if usual and max(usual) > 1.1 * min(usual):
         shortest, longest = recordings[int(np.argmin(usual))].source, recordings[int(np.argmax(usual))].source
         warnings.warn(
-            f"The usual time step is {min(usual):.4g} in {shortest} but {max(usual):.4g} in {longest}: one model of one step "
+            f"The usual time step is {min(usual):.4g} in {shortest} but {max(usual):.4g} in {longest}: one "
+            "model of one step "
             "cannot be right for both; resample them or load them apart.",
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Splits and folds by whole episodes: no window of a test episode is ever trained on."""
+"""Splits by whole episodes: no window of a test episode is ever trained on."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,8 @@ from multistep.types import Key
 
 
 def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tuple[Episodes, ...]:
-    """The episodes shuffled and dealt out into parts, each a share (summing to 1) or a count (summing to all).
+    """The episodes shuffled and dealt out into parts, each a share (summing to 1) or a count (summing to
+    all).
 
     ```python
     train, valid, test = split(episodes, (0.7, 0.1, 0.2), key=key)
@@ -24,31 +25,22 @@ def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tupl
     return tuple(episodes.take(numbers) for numbers in np.split(order, np.cumsum(counts)[:-1]))
 
 
-def folds(episodes: Episodes, num_folds: int, *, key: Key) -> list[tuple[Episodes, Episodes]]:
-    """(train, test) of each cross-validation fold; every episode is tested exactly once."""
-    if not 2 <= num_folds <= len(episodes):
-        raise InputError(
-            f"{len(episodes)} episodes cannot be dealt into {num_folds} folds: choose from 2 up to the number of episodes."
-        )
-    order = np.asarray(jax.random.permutation(key, len(episodes)))
-    tests = np.array_split(order, num_folds)
-    return [(episodes.take(np.setdiff1d(order, test, assume_unique=True)), episodes.take(test)) for test in tests]
-
-
 def _counts(parts: Sequence[float | int], num_episodes: int) -> list[int]:
     """Whole numbers of episodes for these shares or counts, by the largest-remainder rule."""
     if any(part <= 0 for part in parts) or not parts:
         raise InputError(f"The parts of a split are {tuple(parts)}: each must be more than 0.")
     if num_episodes < len(parts):
         raise InputError(
-            f"{num_episodes} episodes cannot be split into {len(parts)} parts of whole episodes: give more episodes, "
+            f"{num_episodes} episodes cannot be split into {len(parts)} parts of whole episodes: give more "
+            "episodes, "
             "or cut long recordings into shorter ones (--cut STEPS)."
         )
     if all(float(part).is_integer() for part in parts) and sum(parts) == num_episodes:
         return [int(part) for part in parts]
     if abs(sum(parts) - 1) > 1e-6:
         raise InputError(
-            f"The parts of a split are {tuple(parts)}: give shares that sum to 1, or counts that sum to {num_episodes}."
+            f"The parts of a split are {tuple(parts)}: give shares that sum to 1, or counts that sum to "
+            f"{num_episodes}."
         )
     exact = np.array(parts) * num_episodes
     counts = np.maximum(np.floor(exact + 1e-9).astype(int), 1)

@@ -16,8 +16,8 @@ from multistep.errors import InputError
 
 GAP = 1.5  # a step this many times as long as the usual one has lost a sample
 
-# Groups of columns by name, as numbers with NaN where they are empty: an array of some rows for each group, with the number of
-# the first row.
+# Groups of columns by name, as numbers with NaN where they are empty: an array of some rows for each group,
+# with the number of the first row.
 Numbers = Callable[[Sequence[Sequence[str]]], Iterator[tuple[int, list[ndarray]]]]
 
 
@@ -29,7 +29,11 @@ def recordings_of(source: str, table: pl.LazyFrame, numbers: Numbers, columns: C
         if column not in available:
             raise InputError(f"{source} has no column {column}; it has {', '.join(available)}.")
     ids = None if columns.episode is None else table.select(columns.episode).collect()[:, 0]
-    times = None if columns.time is None else np.concatenate([rows[:, 0] for _, (rows,) in numbers([[columns.time]])])
+    times = (
+        None
+        if columns.time is None
+        else np.concatenate([rows[:, 0] for _, (rows,) in numbers([[columns.time]])])
+    )
     recordings = []
     for experiment in chosen:
         height = _used_height(source, table, experiment.own)
@@ -52,7 +56,9 @@ def recordings_of(source: str, table: pl.LazyFrame, numbers: Numbers, columns: C
                 episode_ids=()
                 if ids is None
                 else tuple(dict.fromkeys(map(str, ids.head(height).gather(bounds[:, 0].tolist())))),
-                time_steps=None if times is None else np.concatenate([np.diff(times[start:end]) for start, end in bounds]),
+                time_steps=None
+                if times is None
+                else np.concatenate([np.diff(times[start:end]) for start, end in bounds]),
             )
         )
     return recordings
@@ -64,19 +70,24 @@ def table_of(path: object, episodes: Episodes) -> pl.DataFrame:
     within = np.ones(len(episodes.states), bool)
     within[last_rows] = False
     columns = [pl.Series("episode", np.repeat(np.arange(len(episodes)), episodes.lengths + 1))]
-    columns += [pl.Series(name, values) for name, values in zip(episodes.state_names, episodes.states.T, strict=True)]
+    columns += [
+        pl.Series(name, values) for name, values in zip(episodes.state_names, episodes.states.T, strict=True)
+    ]
     for name, values in zip(episodes.action_names, episodes.actions.T, strict=True):
         columns.append(_with_holes(name, values, within))
     if episodes.rewards is not None:
         columns.append(_with_holes("reward", episodes.rewards, within))
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
-        raise InputError(f"Cannot write {path}: a table needs different names for all of its columns ({', '.join(names)}).")
+        raise InputError(
+            f"Cannot write {path}: a table needs different names for all of its columns ({', '.join(names)})."
+        )
     return pl.DataFrame(columns)
 
 
 def _used_height(source: str, table: pl.LazyFrame, columns: Sequence[str]) -> int:
-    """Rows up to the last one with a value: an empty line at the end, or the rest of a longer experiment beside, is none."""
+    """Rows up to the last one with a value: an empty line at the end, or the rest of a longer experiment
+    beside, is none."""
     empty = pl.all_horizontal(pl.col(column).is_null() for column in columns)
     height = int(table.select(pl.len()).collect().item())
     if height == 0:
@@ -97,10 +108,13 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
         if ids.null_count():
             row = ids.is_null().arg_max()
             raise InputError(
-                f"{source}, row {(row or 0) + 1}: the episode {ids.name} is empty; give every row the id of its episode."
+                f"{source}, row {(row or 0) + 1}: the episode {ids.name} is empty; give every row the id of "
+                "its episode."
             )
         if ids.dtype.is_nested():
-            raise InputError(f"{source}: the episode {ids.name} is of type {ids.dtype}; use numbers or text for ids.")
+            raise InputError(
+                f"{source}: the episode {ids.name} is of type {ids.dtype}; use numbers or text for ids."
+            )
         runs = ids.rle_id().to_numpy()
         changes = np.flatnonzero(runs[1:] != runs[:-1]) + 1
         edges = [0, *changes.tolist(), height]
@@ -108,7 +122,8 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
         for row, name in zip(edges[:-1], ids.gather(edges[:-1]).to_list(), strict=True):
             if name in seen:
                 raise InputError(
-                    f"{source}, row {row + 1}: episode {name} starts a second time (first in row {seen[name]}); sort the rows "
+                    f"{source}, row {row + 1}: episode {name} starts a second time (first in row "
+                    f"{seen[name]}); sort the rows "
                     "so that each episode stands in one piece, or give it an id of its own."
                 )
             seen[name] = row + 1
@@ -116,7 +131,8 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
     short = np.flatnonzero(bounds[:, 1] - bounds[:, 0] < 2)
     if len(short):
         raise InputError(
-            f"{source}, row {bounds[short[0], 0] + 1}: an episode of one row has no step; give it at least two rows."
+            f"{source}, row {bounds[short[0], 0] + 1}: an episode of one row has no step; give it at least "
+            "two rows."
         )
     return bounds
 
@@ -124,14 +140,16 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
 def _without_gaps(
     source: str, name: str, times: Float[ndarray, " rows"], bounds: Int[ndarray, "episodes 2"]
 ) -> tuple[Int[ndarray, "pieces 2"], int]:
-    """The episodes cut where a sample is missing, and in how many places; pieces of one row have no step and are left out."""
+    """The episodes cut where a sample is missing, and in how many places; pieces of one row have no step and
+    are left out."""
     steps = [np.diff(times[start:end]) for start, end in bounds]
     for (start, _), step in zip(bounds, steps, strict=True):
         wrong = np.flatnonzero(~(step > 0))
         if len(wrong):
             row = start + wrong[0] + 2
             raise InputError(
-                f"{source}, row {row}: the time {name} is {times[row - 1]:.17g} after {times[row - 2]:.17g}; it must increase "
+                f"{source}, row {row}: the time {name} is {times[row - 1]:.17g} after {times[row - 2]:.17g}; "
+                "it must increase "
                 "within an episode: sort the rows, or name the column that tells the episodes apart."
             )
     usual = float(np.median(np.concatenate(steps)))
@@ -144,7 +162,8 @@ def _without_gaps(
     if gaps:
         first = times[gaps[0]] - times[gaps[0] - 1]
         warnings.warn(
-            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} instead of {usual:.4g}): "
+            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} instead "
+            f"of {usual:.4g}): "
             "a new episode starts after each.",
             stacklevel=2,
         )
@@ -155,7 +174,9 @@ def _without_gaps(
 
 def _gather(
     numbers: Numbers, experiment: Experiment, bounds: Int[ndarray, "episodes 2"]
-) -> tuple[Float[ndarray, "all_states state"], Float[ndarray, "all_steps action"], Float[ndarray, "all_steps reward"]]:
+) -> tuple[
+    Float[ndarray, "all_states state"], Float[ndarray, "all_steps action"], Float[ndarray, "all_steps reward"]
+]:
     """States, actions and rewards within the bounds; the last row of an episode has a state only."""
     within = np.zeros(bounds[-1, 1], bool)
     for start, end in bounds.tolist():

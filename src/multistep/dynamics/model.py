@@ -1,29 +1,21 @@
-"""`Model`: what a fit returns and everything else uses. One step of the dynamics in the user's own units."""
-
-from abc import abstractmethod
+"""`Model`: what a fit returns and everything else uses, a learned dynamics in the user's own units."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from numpy.typing import ArrayLike
 
-from multistep.dynamics.network import Network
+from multistep.data import Past
+from multistep.dynamics.base import AbstractDynamics, AbstractModel, Names, Memory, Prediction
+from multistep.dynamics.forecast import forecast
 from multistep.dynamics.normaliser import Normaliser
-from multistep.dynamics.rollout import rollout
 from multistep.errors import InputError
-from multistep.types import Action, Actions, State, States
-
-
-class AbstractModel(eqx.Module):
-    """Anything with a `step`: the contract for losses, scoring and agents."""
-
-    @abstractmethod
-    def step(self, state: State, action: Action) -> State:
-        """The state after `action` was taken in `state`. Pure, on one example: `jax.vmap` it for many."""
+from multistep.types import Action, State, States
 
 
 class Model(AbstractModel):
-    """A learned model: normalise, add the network's change, restore the units.
+    """A learned Markov model: normalise, take the learned step, restore the units.
 
     ```python
     next_state = model.step(state, action)
@@ -31,28 +23,112 @@ class Model(AbstractModel):
     ```
     """
 
-    network: Network
+    learned: AbstractModel
+    """In normalised units."""
     normaliser: Normaliser
     state_names: tuple[str, ...] = eqx.field(static=True)
     action_names: tuple[str, ...] = eqx.field(static=True)
 
     def step(self, state: State, action: Action) -> State:
-        return self.normaliser.restore_state(self._normalised_step(self.normaliser.normalise_state(state), action))
+        normalised = self.normaliser.normalise_state(state), self.normaliser.normalise_action(action)
+        return self.normaliser.restore_state(self.learned.step(*normalised))
 
     def rollout(self, state: ArrayLike, actions: ArrayLike) -> States:
-        """The states after each of the actions."""
-        state, actions = jnp.asarray(state, float), jnp.asarray(actions, float)
-        if state.shape != (len(self.state_names),) or actions.shape[1:] != (len(self.action_names),):
-            raise InputError(
-                f"A rollout from a state of shape {state.shape} with actions of shape {actions.shape}: give one number for "
-                f"each of {', '.join(self.state_names)}, and in every step one for each of {', '.join(self.action_names)}."
-            )
-        return _rollout(self, state, actions)
+        """The states after each of the actions.
 
-    def _normalised_step(self, state: State, action: Action) -> State:
-        return state + self.network(jnp.concatenate([state, self.normaliser.normalise_action(action)]))
+        **Arguments:**
+
+        - `state`: one number for each of `state_names`.
+        - `actions`: in every step one number for each of `action_names`.
+        """
+        return _rollout(self, _past(self, np.asarray(state)[None], np.zeros((0, len(self.action_names)))), actions)
+
+    @property
+    def names(self) -> Names:
+        return Names(self.state_names, self.action_names)
 
 
-@jax.jit
-def _rollout(model: Model, state: State, actions: Actions) -> States:
-    return rollout(model.step, state, actions)
+class MemoryModel(AbstractDynamics):
+    """A learned model that starts from several observations; its memory is the learned dynamics' own.
+
+    ```python
+    states = model.rollout(past_states, past_actions, actions)     # (horizon, state)
+    ```
+    """
+
+    learned: AbstractDynamics
+    """In normalised units."""
+    normaliser: Normaliser
+    state_names: tuple[str, ...] = eqx.field(static=True)
+    action_names: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def num_past(self) -> int:
+        return self.learned.num_past
+
+    def start(self, past: Past) -> Memory:
+        states = jax.vmap(self.normaliser.normalise_state)(past.states)
+        return self.learned.start(Past(states, jax.vmap(self.normaliser.normalise_action)(past.actions)))
+
+    def step(self, memory: Memory, given: Action) -> Memory:
+        return self.learned.step(memory, self.normaliser.normalise_action(given))
+
+    def predict(self, memory: Memory) -> Prediction:
+        mean, deviation, noted = self.learned.predict(memory)
+        deviation = None if deviation is None else deviation * self.normaliser.state_deviation
+        return Prediction(self.normaliser.restore_state(mean), deviation, noted)
+
+    def rollout(self, past_states: ArrayLike, past_actions: ArrayLike, actions: ArrayLike) -> States:
+        """The states after each of the actions.
+
+        **Arguments:**
+
+        - `past_states`: the last `num_past` states, the newest at the end.
+        - `past_actions`: the actions between them, one fewer.
+        - `actions`: those that follow.
+        """
+        return _rollout(self, _past(self, past_states, past_actions), actions)
+
+    @property
+    def names(self) -> Names:
+        return Names(self.state_names, self.action_names)
+
+
+def in_units(
+    learned: AbstractDynamics,
+    normaliser: Normaliser,
+    state_names: tuple[str, ...],
+    action_names: tuple[str, ...],
+) -> Model | MemoryModel:
+    """The learned dynamics in the user's units, which the normaliser knows."""
+    kind = Model if isinstance(learned, AbstractModel) else MemoryModel
+    return kind(learned, normaliser, state_names, action_names)
+
+
+
+def _past(model: Model | MemoryModel, states: ArrayLike, actions: ArrayLike) -> Past:
+    past = Past(jnp.asarray(states, float), jnp.asarray(actions, float))
+    sizes = model.num_past, len(model.state_names), len(model.action_names)
+    if past.states.shape != sizes[:2] or past.actions.shape != (sizes[0] - 1, sizes[2]):
+        told = "from a state" if sizes[0] == 1 else f"from {sizes[0]} states and the actions between them"
+        shapes = past.states.shape[1:] if sizes[0] == 1 else (past.states.shape, past.actions.shape)
+        raise InputError(
+            f"A rollout {told} of shape {shapes}: give one number for each of {', '.join(model.state_names)}, and "
+            f"in every step one for each of {', '.join(model.action_names)}."
+        )
+    return past
+
+
+def _rollout(model: Model | MemoryModel, past: Past, actions: ArrayLike) -> States:
+    actions = jnp.asarray(actions, float)
+    if actions.shape[1:] != (len(model.action_names),):
+        raise InputError(
+            f"A rollout with actions of shape {actions.shape}: give in every step one number for each of "
+            f"{', '.join(model.action_names)}."
+        )
+    return _forecast(model, past, actions)
+
+
+@eqx.filter_jit
+def _forecast(model: AbstractDynamics, past: Past, actions: jax.Array) -> States:
+    return forecast(model, past, actions).mean

@@ -1,6 +1,11 @@
-"""Models in files: one `.safetensors` file, its JSON header saying how the arrays make a model. Loading executes no code."""
+"""Models in files: one `.safetensors` file, its JSON header saying what kind it is and how the arrays make it.
+
+Loading executes no code: the kinds are those of the registry, and a user's own once its module is imported.
+"""
 
 import json
+import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +16,54 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from multistep.data.atomic import replacing
-from multistep.dynamics.model import Model
-from multistep.dynamics.network import Network, NetworkConfig, make_network
+from multistep.dynamics.base import AbstractArchitecture
+from multistep.dynamics.model import MemoryModel, Model, in_units
+from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
+from multistep.registry import Registry
+from multistep.runs.atomic import replacing
 
 FORMAT = "multistep model"
-VERSION = 1
+VERSION = 2
+ARCHITECTURES = Registry("architecture", AbstractArchitecture, {"network": NetworkConfig})
 
 
-def save_model(model: Model, path: str | Path) -> None:
-    """Write the model to one file, whole or not at all."""
+def save_model(model: Model | MemoryModel, path: str | Path) -> None:
+    """Write the model to one file, whole or not at all.
+
+    **Arguments:**
+
+    - `model`: what a fit returned.
+    - `path`: the file, `.safetensors` by habit.
+    """
+    architecture = model.learned.architecture
+    if architecture is None:
+        raise InputError(
+            f"A {type(model.learned).__name__} does not say its architecture, so that it could not be loaded "
+            "again: give it the property `architecture`."
+        )
     header = {
         "version": VERSION,
+        "kind": ARCHITECTURES.name_of(type(architecture)),
+        "settings": {field.name: getattr(architecture, field.name) for field in fields(architecture)},
         "state_names": model.state_names,
         "action_names": model.action_names,
-        "hidden_size": model.network.mean_head.hidden.bias.size,
-        "num_common_layers": len(model.network.common),
-        "activation": model.network.activation,
     }
+    arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(model).items()}
     with replacing(Path(path)) as temporary:
-        save_file(_named_arrays(model), temporary, metadata={FORMAT: json.dumps(header)})
+        save_file(arrays, temporary, metadata={FORMAT: json.dumps(header)})
 
 
-def load_model(path: str | Path) -> Model:
-    """The model in this file, bit for bit as it was saved."""
+def load_model(path: str | Path) -> Model | MemoryModel:
+    """The model in this file, bit for bit as it was saved.
+
+    A model whose architecture is your own needs the module of that to be imported before.
+
+    **Arguments:**
+
+    - `path`: the file that `save_model` or a command has written.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no model file {path}: give the model.safetensors that a fit has left.")
@@ -45,53 +72,87 @@ def load_model(path: str | Path) -> Model:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError) as error:
-        raise InputError(f"The model file {path} is damaged or not a .safetensors file: save the model again.") from error
-    return _filled(path, _skeleton(path, _header(path, metadata)), arrays)
+        raise InputError(
+            f"The model file {path} is damaged or not a .safetensors file: save the model again."
+        ) from error
+    header = _header(path, metadata)
+    if header["version"] == 1:
+        arrays = {name.replace(".network.", ".learned.", 1): array for name, array in arrays.items()}
+    return _filled(path, _skeleton(path, header), arrays)
 
 
 def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if FORMAT not in metadata:
-        raise InputError(f"The file {path} holds arrays but not a model of multistep: give the model.safetensors of a fit.")
+        raise InputError(
+            f"The file {path} holds arrays but not a model of multistep: give the model.safetensors of a fit."
+        )
     try:
         header = json.loads(metadata[FORMAT])
         version = header["version"]
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"The header of the model file {path} is damaged: save the model again.") from error
-    if version != VERSION:
+    if version not in (1, VERSION):
         raise InputError(
-            f"The model file {path} has format version {version}, this multistep reads version {VERSION}: save it again."
+            f"The model file {path} has format version {version}, this multistep reads versions up to {VERSION}: "
+            "save it again."
         )
+    if version == 1:  # networks only, their settings among the names
+        settings = ("hidden_size", "num_common_layers", "activation")
+        header |= {"kind": "network", "settings": {name: header.get(name) for name in settings}}
     return header
 
 
-def _skeleton(path: Path, header: dict[str, Any]) -> Model:
+def _skeleton(path: Path, header: dict[str, Any]) -> Model | MemoryModel:
     """A model of the shapes that the header asks for, without values."""
     try:
+        architecture = _architecture(path, header["kind"])(**header["settings"])
         names = tuple(header["state_names"]), tuple(header["action_names"])
-        config = NetworkConfig(header["hidden_size"], header["num_common_layers"], header["activation"])
-        return eqx.filter_eval_shape(_empty_model, config, *names)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"The header of the model file {path} does not describe a model: save the model again.") from error
+        return eqx.filter_eval_shape(_empty_model, architecture, *names)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"The header of the model file {path} does not describe a model: save the model again."
+        ) from error
 
 
-def _empty_model(config: NetworkConfig, state_names: tuple[str, ...], action_names: tuple[str, ...]) -> Model:
+def _architecture(path: Path, kind: str) -> type[AbstractArchitecture]:
+    """The class of this name: one of ours, or one in a module that is imported already."""
+    if kind in ARCHITECTURES.ours:
+        return ARCHITECTURES.ours[kind]  # pyright: ignore[reportReturnType] - they are classes
+    module, _, name = kind.partition(":")
+    found = getattr(sys.modules.get(module), name, None)
+    if not (isinstance(found, type) and issubclass(found, AbstractArchitecture)):
+        raise InputError(
+            f"The model file {path} is of the kind {kind}, which is not one of multistep's: if you trust it, "
+            f"import {module} first (on the command line: --kind {kind})."
+        )
+    return found
+
+
+def _empty_model(
+    architecture: AbstractArchitecture, state_names: tuple[str, ...], action_names: tuple[str, ...]
+) -> Model | MemoryModel:
     states, actions = len(state_names), len(action_names)
-    network: Network = make_network(config, states, actions, key=jax.random.key(0))
+    learned = architecture.make(states, actions, key=jax.random.key(0)).freeze()
     normaliser = Normaliser(jnp.zeros(states), jnp.ones(states), jnp.zeros(actions), jnp.ones(actions))
-    return Model(network, normaliser, state_names, action_names)
+    return in_units(learned, normaliser, state_names, action_names)
 
 
-def _filled(path: Path, skeleton: Model, arrays: dict[str, np.ndarray]) -> Model:
-    expected = _named_shapes(skeleton)
+def _filled(path: Path, skeleton: Model | MemoryModel, arrays: dict[str, np.ndarray]) -> Model | MemoryModel:
+    expected = {name: leaf.shape for name, leaf in _named_leaves(skeleton).items()}
     if expected != {name: array.shape for name, array in arrays.items()}:
         raise InputError(f"The arrays of the model file {path} do not fit its header: save the model again.")
+    shapes, rest = eqx.partition(skeleton, _is_shaped)
     leaves = [jnp.asarray(arrays[name]) for name in expected]
-    return jax.tree.unflatten(jax.tree.structure(skeleton), leaves)
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), rest)
 
 
-def _named_arrays(model: Model) -> dict[str, np.ndarray]:
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
+def _named_leaves(model: Model | MemoryModel) -> dict[str, Any]:
+    """Its arrays, or their shapes, by their place in it."""
+    shaped = eqx.filter(model, _is_shaped)
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(shaped)}
 
 
-def _named_shapes(model: Model) -> dict[str, tuple[int, ...]]:
-    return {jax.tree_util.keystr(path): leaf.shape for path, leaf in jax.tree_util.tree_leaves_with_path(model)}
+def _is_shaped(leaf: Any) -> bool:
+    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)

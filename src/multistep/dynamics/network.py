@@ -10,15 +10,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel
 from multistep.errors import InputError
-from multistep.types import Key, State
+from multistep.types import Action, Key, State
 
 ACTIVATIONS = {"relu": jax.nn.relu, "silu": jax.nn.silu, "tanh": jnp.tanh}
 Activation = Literal["relu", "silu", "tanh"]
 
 
 @dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(AbstractArchitecture):
     """Shape of the network. Each head has one more hidden layer of the same size, always with tanh."""
 
     hidden_size: int = 256
@@ -35,12 +36,21 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         if self.hidden_size < 1 or self.num_common_layers < 1:
             raise InputError(
-                "The network needs at least one common layer (num_common_layers) of at least one unit (hidden_size)."
+                "The network needs at least one common layer (num_common_layers) of at least one unit "
+                "(hidden_size)."
             )
         if not 0 <= self.dropout < 1:
-            raise InputError(f"The dropout is {self.dropout}: it is the share of silenced units, from 0 to less than 1.")
+            raise InputError(
+                f"The dropout is {self.dropout}: it is the share of silenced units, from 0 to less than 1."
+            )
         if self.activation not in ACTIVATIONS:
             raise InputError(f"The activation is {self.activation}: it must be one of {', '.join(ACTIVATIONS)}.")
+
+    def make(self, state_size: int, action_size: int, *, key: Key) -> AbstractDynamics:
+        from multistep.dynamics.learner import make_learner  # which is made around a network
+
+        network = make_network(self, state_size, action_size, key=key)
+        return make_learner(network, batch_norm=self.batch_norm, dropout=self.dropout)
 
 
 class Linear(eqx.Module):
@@ -63,21 +73,28 @@ class Head(eqx.Module):
         return self.output(jnp.tanh(self.hidden(features)))
 
 
-class Network(eqx.Module):
-    """The change of a normalised state as a function of normalised state and action."""
+class Network(AbstractModel):
+    """A Markov dynamics in normalised units: the network predicts the change of the state."""
 
     common: tuple[Linear, ...]
     mean_head: Head
     deviation_head: Head
     activation: Activation = eqx.field(static=True)
 
-    def __call__(self, state_and_action: Float[Array, " inputs"]) -> State:
-        """Mean of the change."""
-        return self.mean_head(self.features(state_and_action))
+    def step(self, state: State, action: Action) -> State:
+        return self.add_change(state, self.features(jnp.concatenate([state, action])))
+
+    def add_change(self, state: State, features: Float[Array, " hidden"]) -> State:
+        """The next state: this one and the mean of the change that the features stand for."""
+        return state + self.mean_head(features)
 
     def deviation(self, state_and_action: Float[Array, " inputs"]) -> State:
         """Standard deviation of the change, positive; not touched by losses on the mean alone."""
         return jax.nn.softplus(self.deviation_head(self.features(state_and_action)))
+
+    @property
+    def architecture(self) -> NetworkConfig:
+        return NetworkConfig(self.common[0].bias.size, len(self.common), self.activation)
 
     def features(self, x: Float[Array, " inputs"]) -> Float[Array, " hidden"]:
         for linear in self.common:
@@ -91,7 +108,9 @@ def make_network(config: NetworkConfig, state_size: int, action_size: int, *, ke
     sizes = [state_size + action_size] + [config.hidden_size] * config.num_common_layers
     keys = jax.random.split(common_key, config.num_common_layers)
     return Network(
-        common=tuple(make_linear(*pair, key=layer_key) for pair, layer_key in zip(pairwise(sizes), keys, strict=True)),
+        common=tuple(
+            make_linear(*pair, key=layer_key) for pair, layer_key in zip(pairwise(sizes), keys, strict=True)
+        ),
         mean_head=_make_head(config.hidden_size, state_size, key=mean_key),
         deviation_head=_make_head(config.hidden_size, state_size, key=deviation_key),
         activation=config.activation,
@@ -109,4 +128,7 @@ def make_linear(inputs: int, outputs: int, *, key: Key) -> Linear:
 
 def _make_head(hidden_size: int, outputs: int, *, key: Key) -> Head:
     hidden_key, output_key = jax.random.split(key)
-    return Head(make_linear(hidden_size, hidden_size, key=hidden_key), make_linear(hidden_size, outputs, key=output_key))
+    return Head(
+        make_linear(hidden_size, hidden_size, key=hidden_key),
+        make_linear(hidden_size, outputs, key=output_key),
+    )

@@ -1,4 +1,5 @@
-"""Normaliser: states and actions to zero mean and unit deviation, with the statistics of the training episodes."""
+"""Normaliser: states and actions to zero mean and unit deviation, with the statistics of the training
+episodes."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -6,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy import ndarray
 
-from multistep.data import Episodes
+from multistep.data import Episodes, unit_of
 from multistep.types import Action, AllActions, AllStates, State
 
 
@@ -28,7 +29,8 @@ class Normaliser(eqx.Module):
         return normalised * self.state_deviation + self.state_mean
 
     def normalise(self, episodes: Episodes) -> tuple[AllStates, AllActions]:
-        """All states and actions, normalised in double precision before they are rounded to the working one."""
+        """All states and actions, normalised in double precision before they are rounded to the working
+        one."""
         states = (episodes.states.astype(np.float64) - self.state_mean) / self.state_deviation
         actions = (episodes.actions.astype(np.float64) - self.action_mean) / self.action_deviation
         return jnp.asarray(states, float), jnp.asarray(actions, float)
@@ -36,11 +38,5 @@ class Normaliser(eqx.Module):
 
 def fit_normaliser(episodes: Episodes) -> Normaliser:
     """The normaliser of these episodes; a constant column keeps its unit, so that it normalises to zero."""
-    return Normaliser(*_mean_and_deviation(episodes.states), *_mean_and_deviation(episodes.actions))
-
-
-def _mean_and_deviation(values: ndarray) -> tuple[ndarray, ndarray]:
-    mean = values.mean(axis=0, dtype=np.float64)
-    deviation = values.std(axis=0, dtype=np.float64)
-    # A column of equal values can come out with a deviation of rounding size: ask for its range.
-    return mean, np.where(np.ptp(values, axis=0) > 0, deviation, 1.0)
+    parts = ((values.mean(axis=0, dtype=np.float64), unit_of(values)) for values in (episodes.states, episodes.actions))
+    return Normaliser(*(array for part in parts for array in part))

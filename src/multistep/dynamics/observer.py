@@ -1,11 +1,13 @@
-"""`Observer`: what the state is, from noisy measurements and a model. The extended Kalman filter and its smoother."""
+"""`Observer`: what the state is, from noisy measurements and a model. The extended Kalman filter and its
+smoother."""
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from multistep.dynamics.model import AbstractModel
+from multistep.dynamics.base import AbstractModel
+from multistep.dynamics.forecast import advance
 from multistep.types import Action, Actions, Scalar, State
 
 Measured = Float[Array, "time_and_one state"]
@@ -36,8 +38,8 @@ class Filtered(eqx.Module):
 class Observer(eqx.Module):
     r"""A model, with white noise on the measured states and on each of the model's steps.
 
-    $s_{t+1} = \hat p(s_t, a_t) + w_t$ and $o_t = s_t + v_t$ with $w$ and $v$ Gaussian, independent in every dimension. All of
-    the state is measured.
+    $s_{t+1} = \hat p(s_t, a_t) + w_t$ and $o_t = s_t + v_t$ with $w$ and $v$ Gaussian, independent in every
+    dimension. All of the state is measured.
 
     ```python
     belief = observer.start(measured)
@@ -58,8 +60,8 @@ class Observer(eqx.Module):
 
     def observe(self, before: Belief, action: Action, measured: State) -> Filtered:
         """The belief after an action and the measurement that followed it."""
-        jacobian = jax.jacfwd(self.model.step)(before.mean, action)
-        predicted = self.model.step(before.mean, action)
+        jacobian = jax.jacfwd(self._predict)(before.mean, action)
+        predicted = self._predict(before.mean, action)
         covariance = jacobian @ before.covariance @ jacobian.T + jnp.diag(self.step_noise**2)
         noise, surprise = jnp.diag(self.measurement_noise**2), measured - predicted
         spread = _Spread.of(covariance + noise)
@@ -67,7 +69,12 @@ class Observer(eqx.Module):
         kept = jnp.eye(len(measured), dtype=gain.dtype) - gain
         corrected = kept @ covariance @ kept.T + gain @ noise @ gain.T  # Joseph's form: it stays positive
         after = Belief(predicted + gain @ surprise, (corrected + corrected.T) / 2)
-        return Filtered(after, jacobian, kept, spread.divide(surprise[:, None])[:, 0], spread.log_density(surprise))
+        return Filtered(
+            after, jacobian, kept, spread.divide(surprise[:, None])[:, 0], spread.log_density(surprise)
+        )
+
+    def _predict(self, state: State, action: Action) -> State:
+        return advance(self.model, state, action)[1].mean
 
     def filter(self, measured: Measured, actions: Actions) -> Filtered:
         """All steps of an episode; `measured` has one state more than there are actions."""
@@ -78,17 +85,20 @@ class Observer(eqx.Module):
 
         return jax.lax.scan(advance, self.start(measured[0]), (actions, measured[1:]))[1]
 
-    def smooth(self, measured: Measured, actions: Actions, num_steps: Int[Array, ""] | None = None) -> Measured:
+    def smooth(
+        self, measured: Measured, actions: Actions, num_steps: Int[Array, ""] | None = None
+    ) -> Measured:
         """The best guess of every state of an episode, from all of its measurements.
 
-        The form of Bryson and Frazier, which inverts nothing that the filter has not inverted. If the episode is padded,
-        `num_steps` says how many steps it has; the states after them mean nothing.
+        The form of Bryson and Frazier, which inverts nothing that the filter has not inverted. If the episode
+        is padded, `num_steps` says how many steps it has; the states after them mean nothing.
         """
         filtered = self.filter(measured, actions)
         is_last = jnp.arange(len(actions)) + 1 >= (len(actions) if num_steps is None else num_steps)
 
         def go_back(later: State, given: tuple[Filtered, Bool[Array, ""]]) -> tuple[State, State]:
-            """`later` is what the measurements after a step say of the belief after it, carried to before the step."""
+            """`later` is what the measurements after a step say of the belief after it, carried to before the
+            step."""
             step, is_last = given
             later = jnp.where(is_last, 0, later)
             before = step.jacobian.T @ (step.kept.T @ later - step.weighted_surprise)
@@ -100,7 +110,8 @@ class Observer(eqx.Module):
 
 
 class _Spread(eqx.Module):
-    """A covariance, factored after its scale was taken out: states of very different sizes keep their digits."""
+    """A covariance, factored after its scale was taken out: states of very different sizes keep their
+    digits."""
 
     scale: State
     factor: Matrix
@@ -112,7 +123,10 @@ class _Spread(eqx.Module):
 
     def divide(self, columns: Float[Array, "state columns"]) -> Float[Array, "state columns"]:
         """The inverse of the covariance times the columns."""
-        return jax.scipy.linalg.cho_solve((self.factor, True), columns / self.scale[:, None]) / self.scale[:, None]
+        return (
+            jax.scipy.linalg.cho_solve((self.factor, True), columns / self.scale[:, None])
+            / self.scale[:, None]
+        )
 
     def log_density(self, error: State) -> Scalar:
         whitened = jax.scipy.linalg.solve_triangular(self.factor, error / self.scale, lower=True)

@@ -1,4 +1,5 @@
-"""R2(h): the share of the variance that a rollout of h steps explains, over all sub-trajectories; R2bar(H), its mean.
+"""R2(h): the share of the variance that a rollout of h steps explains, over all sub-trajectories; R2bar(H),
+its mean.
 
 The definitions are those of the section "Static evaluation".
 """
@@ -18,13 +19,15 @@ from multistep.errors import InputError
 class Scores:
     """R2 at every horizon 1, ..., H.
 
-    Where the true states of a dimension do not differ there is no variance to explain: its R2 is NaN there and left out of
-    the mean over the dimensions. Where no dimension varies R2(h) is NaN, and left out of the mean over the horizons.
+    Where the true states of a dimension do not differ there is no variance to explain: its R2 is NaN there
+    and left out of the mean over the dimensions. Where no dimension varies R2(h) is NaN, and left out of the
+    mean over the horizons.
     """
 
     per_dimension: Float[ndarray, "horizon state"]
     diverged: Float[ndarray, " horizon"]
-    """Share of the sub-trajectories of each length whose rollout left the finite range; R2 is minus infinity there."""
+    """Share of the sub-trajectories of each length whose rollout left the finite range; R2 is minus infinity
+    there."""
     num_rollouts: Int[ndarray, " horizon"]
     """Number of sub-trajectories of each length."""
     state_names: tuple[str, ...]
@@ -41,10 +44,13 @@ class Scores:
             return np.where(varying, self.per_dimension, 0).sum(axis=1) / varying.sum(axis=1)
 
     def r2bar(self, horizon: int | None = None) -> float:
-        """Mean of R2(1), ..., R2(horizon); of all of them if no horizon is given. NaN if there is nothing to explain."""
+        """Mean of R2(1), ..., R2(horizon); of all of them if no horizon is given. NaN if there is nothing to
+        explain."""
         horizon = self.horizon if horizon is None else horizon
         if not 1 <= horizon <= self.horizon:
-            raise InputError(f"R2bar({horizon}) was asked for, but the rollouts were scored up to {self.horizon} steps.")
+            raise InputError(
+                f"R2bar({horizon}) was asked for, but the rollouts were scored up to {self.horizon} steps."
+            )
         r2 = self.r2[:horizon]
         explainable = r2[~np.isnan(r2)]
         return float(explainable.mean()) if explainable.size else math.nan
@@ -62,7 +68,8 @@ class ErrorSums:
 
 
 def scores_of(sums: ErrorSums, episodes: Episodes, unit: Float[ndarray, " state"]) -> Scores:
-    r"""R2 per horizon h and dimension: $1 - \sum_i (s_{i,t+h} - \hat s_{i,t+h})^2 / \sum_i (s_{i,t+h} - \bar s_{t+h})^2$.
+    r"""R2 per horizon h and dimension: $1 - \sum_i (s_{i,t+h} - \hat s_{i,t+h})^2 / \sum_i (s_{i,t+h} - \bar
+    s_{t+h})^2$.
 
     The sums go over all N sub-trajectories of length h in the episodes, their mean $\bar s_{t+h}$ included.
     """
@@ -86,9 +93,9 @@ def longest_horizon(episodes: Episodes) -> int:
 def usual_horizon(episodes: Episodes, most: int) -> int:
     """The horizon to score up to where none is insisted on: `most`, or as far as scores mean something.
 
-    That is as long as there are half as many sub-trajectories as the longest episode has steps. The very longest ones of a few
-    episodes end in a few neighbouring states, whose variance is next to nothing: their R2 says nothing of the model, and
-    would decide the mean.
+    That is as long as there are half as many sub-trajectories as the longest episode has steps. The very
+    longest ones of a few episodes end in a few neighbouring states, whose variance is next to nothing: their
+    R2 says nothing of the model, and would decide the mean.
     """
     horizons = np.arange(1, min(most, longest_horizon(episodes)) + 1)
     num_rollouts = np.maximum(episodes.lengths[:, None] - horizons + 1, 0).sum(axis=0)
@@ -102,13 +109,16 @@ def check_horizon(episodes: Episodes, horizon: int) -> None:
     longest = longest_horizon(episodes)
     if horizon > longest:
         raise InputError(
-            f"Rollouts of {horizon} steps cannot be scored on these {len(episodes)} episodes of up to {episodes.lengths.max()} "
-            f"steps, which have two or more sub-trajectories of at most {longest} steps: choose a shorter horizon."
+            f"Rollouts of {horizon} steps cannot be scored on these {len(episodes)} episodes of up to "
+            f"{episodes.lengths.max()} "
+            f"steps, which have two or more sub-trajectories of at most {longest} steps: choose a shorter "
+            "horizon."
         )
 
 
 def state_unit(episodes: Episodes) -> Float[ndarray, " state"]:
-    """Deviation of each state dimension (1 where it never changes): R2 does not depend on it, overflow does."""
+    """Deviation of each state dimension (1 where it never changes): R2 does not depend on it, overflow
+    does."""
     deviation = episodes.states.std(axis=0, dtype=np.float64)
     return np.where(np.ptp(episodes.states, axis=0) > 0, deviation, 1.0)
 

@@ -75,7 +75,9 @@ def _error_sums(
         errors = ((predicted - states[first_state + 1 + steps]) / unit[None]) ** 2
         return jnp.where(within[:, None], errors, 0), within & ~jnp.isfinite(errors).all(axis=-1)
 
-    def sums_of(chunk: Int[Array, "rollouts 3"]) -> tuple[Float[Array, "horizon state"], Int[Array, " horizon"]]:
+    def sums_of(
+        chunk: Int[Array, "rollouts 3"],
+    ) -> tuple[Float[Array, "horizon state"], Int[Array, " horizon"]]:
         errors, diverged = jax.vmap(errors_of)(chunk)
         return errors.sum(axis=0), diverged.sum(axis=0)
 
@@ -83,7 +85,8 @@ def _error_sums(
 
 
 def _padded_starts(episodes: Episodes) -> Int[ndarray, "chunks rollouts 3"]:
-    """First state, first action and number of steps to the episode's end of every rollout; padded with rollouts of none."""
+    """First state, first action and number of steps to the episode's end of every rollout; padded with
+    rollouts of none."""
     within = np.arange(episodes.num_steps) - np.repeat(episodes.action_offsets, episodes.lengths)
     first_state = np.repeat(episodes.state_offsets, episodes.lengths) + within
     remaining = np.repeat(episodes.lengths, episodes.lengths) - within
@@ -97,11 +100,13 @@ def _check_widths(model: AbstractModel, episodes: Episodes) -> None:
         expected = getattr(model, f"{what}_names", have)
         if len(expected) != len(have):
             raise InputError(
-                f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the data {len(have)} "
+                f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the data "
+                f"{len(have)} "
                 f"({', '.join(have)}): give data with the columns that the model was trained on."
             )
         if expected != have and sorted(expected) == sorted(have):
             raise InputError(
-                f"The model's {what} dimensions are {', '.join(expected)}, the data have them in another order "
+                f"The model's {what} dimensions are {', '.join(expected)}, the data have them in another "
+                "order "
                 f"({', '.join(have)}): give the columns in the model's order."
             )

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 from numpy import ndarray
 
 from multistep.errors import InputError
+from multistep.registry import Registry, shortest
+from multistep.runs.provenance import plain
 from multistep.types import PerHorizon, Scalar
 
 
@@ -31,20 +32,26 @@ class AbstractWeights(eqx.Module):
 
 
 class Exponential(AbstractWeights):
-    r"""$\alpha_i = \beta^{i-1} / \sum_k \beta^{k-1}$: falling with the horizon for beta < 1, rising for beta > 1.
+    r"""$\alpha_i = \beta^{i-1} / \sum_k \beta^{k-1}$: falling with the horizon for beta < 1, rising for beta
+    > 1.
 
-    The normalising constant printed in the paper does not make them sum to 1; this one does, and gives its examples.
+    The normalising constant printed in the paper does not make them sum to 1; this one does, and gives its
+    examples.
     """
 
     beta: float | Scalar
 
     def __check_init__(self) -> None:
         if not isinstance(self.beta, Tracer) and not (math.isfinite(self.beta) and self.beta > 0):
-            raise InputError(f"The beta of exponential weights is {self.beta}: it must be a finite number above 0.")
+            raise InputError(
+                f"The beta of exponential weights is {self.beta}: it must be a finite number above 0."
+            )
 
     def __call__(self, errors: PerHorizon) -> PerHorizon:
         # A softmax over logarithms: beta 20 to the power of 49 is past single precision.
-        return jax.nn.softmax(jnp.arange(errors.size, dtype=errors.dtype) * jnp.log(jnp.asarray(self.beta, errors.dtype)))
+        return jax.nn.softmax(
+            jnp.arange(errors.size, dtype=errors.dtype) * jnp.log(jnp.asarray(self.beta, errors.dtype))
+        )
 
 
 class Uniform(AbstractWeights):
@@ -66,7 +73,9 @@ class Custom(AbstractWeights):
         if any(not alpha >= 0 for alpha in self.alphas):
             raise InputError(f"The weights are {self.alphas}: none may be negative.")
         if abs(math.fsum(self.alphas) - 1) > 1e-4:
-            raise InputError(f"The weights {self.alphas} sum to {math.fsum(self.alphas):g}: they must sum to 1.")
+            raise InputError(
+                f"The weights {self.alphas} sum to {math.fsum(self.alphas):g}: they must sum to 1."
+            )
 
     def __call__(self, errors: PerHorizon) -> PerHorizon:
         return jnp.stack([jnp.asarray(alpha, errors.dtype) for alpha in self.alphas])
@@ -74,12 +83,14 @@ class Custom(AbstractWeights):
     def check(self, horizon: int) -> None:
         if len(self.alphas) != horizon:
             raise InputError(
-                f"There are {len(self.alphas)} weights for a horizon of {horizon}: give one weight per step ahead."
+                f"There are {len(self.alphas)} weights for a horizon of {horizon}: give one weight per step "
+                "ahead."
             )
 
 
 class Balanced(AbstractWeights):
-    r"""$\alpha_j \propto 1 / e_j$ with $e_j$ the error of the current batch: every horizon contributes the same.
+    r"""$\alpha_j \propto 1 / e_j$ with $e_j$ the error of the current batch: every horizon contributes the
+    same.
 
     No gradient flows through the weights; the direction of descent is that of the mean of $\log e_j$.
     """
@@ -90,41 +101,34 @@ class Balanced(AbstractWeights):
 
 
 def effective_horizon(alphas: PerHorizon) -> Scalar:
-    r"""$h_e = \sum_i i\,\alpha_i$, the mean step ahead that the loss looks at (Appendix "effective horizon")."""
+    r"""$h_e = \sum_i i\,\alpha_i$, the mean step ahead that the loss looks at (Appendix "effective
+    horizon")."""
     return jnp.sum(jnp.arange(1, alphas.size + 1, dtype=alphas.dtype) * alphas)
 
 
+WEIGHTS = Registry(
+    "weights",
+    AbstractWeights,
+    {"balanced": Balanced, "uniform": Uniform, "exponential": Exponential},
+    usage="balanced, uniform, exponential:BETA (as in exponential:1.5), the weights themselves with commas between "
+    "(as in 0.5,0.3,0.2), or module:Name for a rule of your own",
+)
+
+
 def parse_weights(text: str) -> AbstractWeights:
-    """Weights as typed: `balanced`, `uniform`, `exponential:1.5`, or the alphas themselves, `0.5,0.3,0.2`."""
-    name, _, value = text.partition(":")
+    """Weights as typed: `balanced`, `uniform`, `exponential:1.5`, `module:Name`, or the alphas as `0.5,0.3,0.2`."""
     try:
-        if text in ("balanced", "uniform"):
-            return Balanced() if text == "balanced" else Uniform()
-        if name == "exponential":
-            return Exponential(float(value))
-        return Custom([float(alpha) for alpha in text.split(",")])
-    except InputError:
-        raise
-    except ValueError as error:
-        raise InputError(
-            f"The weights are '{text}': write balanced, uniform, exponential:BETA (as in exponential:1.5) or the weights "
-            "themselves with commas between (as in 0.5,0.3,0.2)."
-        ) from error
+        alphas = [float(alpha) for alpha in text.split(",")]
+    except ValueError:
+        return WEIGHTS.find(text)
+    return Custom(alphas)
 
 
+@plain.register
 def describe_weights(weights: AbstractWeights) -> str:
     """The text that `parse_weights` reads back."""
     if isinstance(weights, Exponential):
-        return f"exponential:{_shortest(float(weights.beta))}"
+        return f"exponential:{shortest(float(weights.beta))}"
     if isinstance(weights, Custom):
-        return ",".join(_shortest(float(alpha)) for alpha in weights.alphas)
-    if isinstance(weights, Uniform | Balanced):
-        return type(weights).__name__.lower()
-    # A rule of the user's own: not to be typed, but to be told from others; its repr hides the values of arrays.
-    arrays = [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(weights) if eqx.is_array(leaf)]
-    return f"{weights!r}" + (f" of {arrays}" if arrays else "")
-
-
-def _shortest(number: float) -> str:
-    """The number in six digits if that is all there is to it, else in full."""
-    return f"{number:g}" if float(f"{number:g}") == number else repr(number)
+        return ",".join(shortest(float(alpha)) for alpha in weights.alphas)
+    return WEIGHTS.describe(weights)

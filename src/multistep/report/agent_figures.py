@@ -13,9 +13,14 @@ from multistep.tasks.pictures import draw_frames
 
 def train_sentence(summary: dict[str, Any]) -> str:
     returns = summary["rollout_return"]
-    earned = "no rollout has ended yet" if returns is None else f"its last rollouts in the model return {returns:.4g}"
+    earned = (
+        "no rollout has ended yet"
+        if returns is None
+        else f"its last rollouts in the model return {returns:.4g}"
+    )
     return (
-        f"SAC took {summary['steps']} steps in the model; {earned}, and {summary['left_share']:.1%} of all rollouts left the "
+        f"SAC took {summary['steps']} steps in the model; {earned}, and {summary['left_share']:.1%} of all "
+        "rollouts left the "
         f"range of the data. The agent is {summary['agent']}."
     )
 
@@ -23,16 +28,22 @@ def train_sentence(summary: dict[str, Any]) -> str:
 def plan_sentence(summary: dict[str, Any]) -> str:
     first = ", ".join(f"{name} = {value:.4g}" for name, value in summary["first_action"].items())
     ended = "; there the model left the range of the data" if summary["left"] else ""
-    return f"First action: {first}. Over {summary['steps']} steps in the model the plan earns {summary['return']:.4g}{ended}."
+    return (
+        f"First action: {first}. Over {summary['steps']} steps in the model the plan earns "
+        f"{summary['return']:.4g}{ended}."
+    )
 
 
 def evaluate_sentence(summary: dict[str, Any]) -> str:
     noise = f" that are seen with {summary['noise']:.1%} noise" if summary["noise"] else ""
     interval = (
-        "" if summary["episodes"] < 2 else f" (95 % interval {summary['return_low']:.1f} to {summary['return_high']:.1f})"
+        ""
+        if summary["episodes"] < 2
+        else f" (95 % interval {summary['return_low']:.1f} to {summary['return_high']:.1f})"
     )
     return (
-        f"Mean return {summary['return_mean']:.1f}{interval} over {summary['episodes']} episodes of {summary['task']}{noise}; "
+        f"Mean return {summary['return_mean']:.1f}{interval} over {summary['episodes']} episodes of "
+        f"{summary['task']}{noise}; "
         f"{1000 * summary['seconds_per_step']:.0f} ms per step."
     )
 
@@ -55,7 +66,9 @@ def draw_plan(out: Path) -> Path:
     with figure_file(path, 3, 1, (7, 7)) as every:
         for axes, (label, columns) in zip(every, panels.items(), strict=True):
             for number, name in enumerate(columns):
-                axes.plot(rows["step"], rows[name], label=name, color=COLOURS[number % len(COLOURS)], linewidth=1.2)
+                axes.plot(
+                    rows["step"], rows[name], label=name, color=COLOURS[number % len(COLOURS)], linewidth=1.2
+                )
             axes.set(ylabel=label)
             axes.grid(alpha=0.3)
             if len(columns) > 1 or label != "reward":

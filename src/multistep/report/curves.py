@@ -5,9 +5,14 @@ from pathlib import Path
 import matplotlib
 import polars as pl
 
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 
-LABELS = {"one_step": "one-step loss", "multi_step": "multi-step loss", "ceiling": "true simulator (ceiling)", "model": "model"}
+LABELS = {
+    "one_step": "one-step loss",
+    "multi_step": "multi-step loss",
+    "ceiling": "true simulator (ceiling)",
+    "model": "model",
+}
 COLOURS = {"one_step": "#d95f02", "multi_step": "#1b6ca8", "ceiling": "#666666", "model": "#1b6ca8"}
 
 

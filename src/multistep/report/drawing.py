@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib
 import polars as pl
 
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 
 COLOURS = ("#7570b3", "#1b6ca8", "#1b9e77", "#66a61e", "#e6ab02", "#d95f02", "#666666")
 
@@ -19,7 +19,9 @@ def read_rows(path: Path) -> pl.DataFrame:
 
 
 @contextmanager
-def figure_file(path: Path, num_rows: int, num_columns: int, size: tuple[float | int, float | int]) -> Iterator[Any]:
+def figure_file(
+    path: Path, num_rows: int, num_columns: int, size: tuple[float | int, float | int]
+) -> Iterator[Any]:
     """The axes of a figure, row by row; it is written to `path` once the block has ended well."""
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt

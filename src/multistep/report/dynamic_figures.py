@@ -16,12 +16,17 @@ def dynamic_sentence(summary: dict[str, Any]) -> str:
     def returns(name: str) -> str:
         return ", ".join(f"{value:.0f} at {_percent(noise)} noise" for noise, value in summary[name].items())
 
-    filtered = f"; with filtered observations: {returns('default_filtered')}" if summary["default_filtered"] else ""
+    filtered = (
+        f"; with filtered observations: {returns('default_filtered')}" if summary["default_filtered"] else ""
+    )
     return (
         f"Mean return of agents in the one-step model: {returns('one_step')} (the paper: near "
-        f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default model: "
-        f"{returns('default')}{filtered}; without the second fit to smoothed episodes: {returns('default_fitted_once')}. SAC "
-        f"took {summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were trained for "
+        f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default "
+        "model: "
+        f"{returns('default')}{filtered}; without the second fit to smoothed episodes: "
+        f"{returns('default_fitted_once')}. SAC "
+        f"took {summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were "
+        "trained for "
         f"{summary['epochs_of_paper_models']} epochs; {summary['agents_per_model']} agent(s) per model."
     )
 
@@ -55,13 +60,21 @@ def draw_dynamic(out: Path) -> Path:
             means, lows = bars["return_mean"].to_numpy(), bars["return_low"].to_numpy()
             ends = np.where(np.isfinite(lows), means - lows, 0)
             colours = [COLOURS[variants.index(variant)] for variant in bars["variant"]]
-            axes.bar(places, np.where(np.isfinite(means), means, 0), yerr=ends, color=colours, capsize=3, width=0.7)
+            axes.bar(
+                places, np.where(np.isfinite(means), means, 0), yerr=ends, color=colours, capsize=3, width=0.7
+            )
             names = [f"h = {row['horizon']}\n{_weights(row)}" for row in bars.iter_rows(named=True)]
             axes.set_xticks(places, names, fontsize=7)
             axes.set(ylabel="return", title=f"{_percent(noise)} noise", ylim=(0, 1000))
             axes.grid(axis="y", alpha=0.3)
             if math.isclose(noise, 0):
-                axes.axhline(paper, color="0.3", linewidth=0.8, linestyle="--", label="the paper's one-step model, about")
+                axes.axhline(
+                    paper,
+                    color="0.3",
+                    linewidth=0.8,
+                    linestyle="--",
+                    label="the paper's one-step model, about",
+                )
                 axes.legend(fontsize=7, loc="upper left")
     return path
 

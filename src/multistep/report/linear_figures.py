@@ -19,7 +19,13 @@ STYLES = {
 
 def draw_linear(out: Path) -> list[Path]:
     """Draw all figures of the study in `out` and return their paths."""
-    return [_draw_loss(out), _draw_distance(out), _draw_bias_and_variance(out), _draw_by_theta(out), _draw_horizons(out)]
+    return [
+        _draw_loss(out),
+        _draw_distance(out),
+        _draw_bias_and_variance(out),
+        _draw_by_theta(out),
+        _draw_horizons(out),
+    ]
 
 
 def _draw_loss(out: Path) -> Path:
@@ -32,7 +38,9 @@ def _draw_loss(out: Path) -> Path:
             right.plot(own["theta"], own["derivative"], color=colour)
             right.plot(found["root"], np.zeros(len(found)), "*", color=colour, markersize=9)
         left.set(xlabel="theta", ylabel="loss", ylim=(-0.05, 2), title="loss, true theta 0.78, no noise")
-        right.set(xlabel="theta", ylabel="derivative", ylim=(-2, 2), title="derivative; its real roots are stars")
+        right.set(
+            xlabel="theta", ylabel="derivative", ylim=(-2, 2), title="derivative; its real roots are stars"
+        )
         right.axhline(0, color="black", linewidth=0.6)
         left.legend(frameon=False, fontsize=8)
     return out / "loss.png"
@@ -66,7 +74,10 @@ def _draw_bias_and_variance(out: Path) -> Path:
         middle.set(xlabel="noise", ylabel="bias")
         highest = rows.filter(pl.col("estimator") == "alpha 1")["variance_high"].to_numpy().max()
         right.set(
-            xlabel="noise", ylabel="variance", title="dotted: to first order (alpha 0: off the scale)", ylim=(0, 1.3 * highest)
+            xlabel="noise",
+            ylabel="variance",
+            title="dotted: to first order (alpha 0: off the scale)",
+            ylim=(0, 1.3 * highest),
         )
         left.legend(frameon=False, fontsize=8)
     return out / "bias_variance.png"
@@ -80,11 +91,25 @@ def _draw_by_theta(out: Path) -> Path:
             for name, colour in STYLES.items():
                 own = rows.filter((pl.col("noise") == noise) & (pl.col("estimator") == name))
                 spread = [own["variance"] - own["variance_low"], own["variance_high"] - own["variance"]]
-                axes.errorbar(own["theta"], own["variance"], spread, fmt="o", markersize=3, color=colour, label=name, capsize=2)
+                axes.errorbar(
+                    own["theta"],
+                    own["variance"],
+                    spread,
+                    fmt="o",
+                    markersize=3,
+                    color=colour,
+                    label=name,
+                    capsize=2,
+                )
                 if own["first_order_variance"].null_count() == 0:
                     axes.plot(own["theta"], own["first_order_variance"], ":", color=colour)
             axes.axvline(0.5, color="black", linewidth=0.6)
-            axes.set(xlabel="true theta", ylabel="variance", yscale="log", title=f"noise {noise:g}; dotted: to first order")
+            axes.set(
+                xlabel="true theta",
+                ylabel="variance",
+                yscale="log",
+                title=f"noise {noise:g}; dotted: to first order",
+            )
         panels[0].legend(frameon=False, fontsize=8)
     return out / "by_theta.png"
 
@@ -101,9 +126,18 @@ def _draw_horizons(out: Path) -> Path:
             for colour, beta in zip(COLOURS, sorted(set(own["beta"].to_list())), strict=False):
                 line = pl.concat([one, own.filter((pl.col("beta") == beta) & (pl.col("horizon") > 1))])
                 spread = [line["variance"] - line["variance_low"], line["variance_high"] - line["variance"]]
-                axes.errorbar(line["horizon"], line["variance"], spread, fmt="o", markersize=3, color=colour, capsize=2)
-                axes.plot(line["horizon"], line["first_order_variance"], ":", color=colour, label=f"beta {beta:g}")
-            axes.set(xlabel="horizon h", ylabel="variance", yscale="log", title=f"noise {noise:g}, theta {theta:.2f}")
+                axes.errorbar(
+                    line["horizon"], line["variance"], spread, fmt="o", markersize=3, color=colour, capsize=2
+                )
+                axes.plot(
+                    line["horizon"], line["first_order_variance"], ":", color=colour, label=f"beta {beta:g}"
+                )
+            axes.set(
+                xlabel="horizon h",
+                ylabel="variance",
+                yscale="log",
+                title=f"noise {noise:g}, theta {theta:.2f}",
+            )
         panels[0].figure.suptitle("variance; dotted: to first order")
         panels[2 if len(shown) > 2 else 0].legend(frameon=False, fontsize=8)
     return out / "horizons.png"
@@ -111,4 +145,6 @@ def _draw_horizons(out: Path) -> Path:
 
 def _band(axes: Any, rows: pl.DataFrame, name: str, colour: str) -> None:
     axes.plot(rows["noise"], rows[name], color=colour)
-    axes.fill_between(rows["noise"], rows[f"{name}_low"], rows[f"{name}_high"], color=colour, alpha=0.15, linewidth=0)
+    axes.fill_between(
+        rows["noise"], rows[f"{name}_low"], rows[f"{name}_high"], color=colour, alpha=0.15, linewidth=0
+    )

@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import polars as pl
 
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 from multistep.report.tables import read_column_rows
 
 MOST_PANELS = 10
@@ -34,7 +34,9 @@ def draw_overview(out: Path) -> Path:
     for number, (axes, name) in enumerate(zip(panels, shown, strict=True)):
         _draw_trajectories(axes, trajectories, f"column_{number}", name)
     panels[-1].set_xlabel("step")
-    right.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncol=3, frameon=False, fontsize=8)
+    right.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside upper center", ncol=3, frameon=False, fontsize=8
+    )
     path = out / "overview.png"
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
@@ -48,7 +50,9 @@ def _draw_returns(axes: Any, episodes: pl.DataFrame) -> None:
     values = returns[np.isfinite(returns)] if what == "return" else episodes["length"].to_numpy()
     axes.hist(values, bins=min(30, max(5, len(values) // 3)), color=COLOURS[0], alpha=0.8)
     below = axes.get_xaxis_transform()
-    axes.plot(values, np.full(len(values), -0.03), "|", color="black", alpha=0.4, transform=below, clip_on=False)
+    axes.plot(
+        values, np.full(len(values), -0.03), "|", color="black", alpha=0.4, transform=below, clip_on=False
+    )
     axes.set(xlabel=f"{what} of an episode", ylabel="episodes")
     axes.set_title(f"{len(values)} episodes, mean {what} {values.mean():.4g}", fontsize=10)
 
@@ -57,7 +61,10 @@ def _draw_ranges(axes: Any, columns: pl.DataFrame) -> None:
     for place, row in enumerate(columns.iter_rows(named=True)):
         axes.plot([row["lowest"], row["highest"]], [place, place], color=COLOURS[2], linewidth=1)
         axes.plot(
-            [row["mean"] - row["deviation"], row["mean"] + row["deviation"]], [place, place], color=COLOURS[0], linewidth=4
+            [row["mean"] - row["deviation"], row["mean"] + row["deviation"]],
+            [place, place],
+            color=COLOURS[0],
+            linewidth=4,
         )
         axes.plot(row["mean"], place, "o", color="white", markeredgecolor=COLOURS[0], markersize=4)
     axes.set_yticks(range(len(columns)), columns["name"].to_list(), fontsize=8)
@@ -70,7 +77,9 @@ def _draw_ranges(axes: Any, columns: pl.DataFrame) -> None:
 
 
 def _draw_trajectories(axes: Any, trajectories: pl.DataFrame, column: str, name: str) -> None:
-    for colour, (number, rows) in zip(COLOURS, trajectories.group_by("episode", maintain_order=True), strict=False):
+    for colour, (number, rows) in zip(
+        COLOURS, trajectories.group_by("episode", maintain_order=True), strict=False
+    ):
         axes.plot(rows["step"], rows[column], color=colour, linewidth=0.8, label=f"episode {number[0]}")
     axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
     axes.tick_params(labelsize=7)

@@ -31,12 +31,28 @@ def _draw_landscape(out: Path) -> Path:
             own = surfaces.filter(chosen).sort("theta_1", "theta_2")
             first, second = (own[name].unique().sort().to_numpy() for name in ("theta_1", "theta_2"))
             panel.contourf(
-                first, second, (own["loss"] + 0.01).log().to_numpy().reshape(len(first), len(second)).T, 20, cmap="Greys_r"
+                first,
+                second,
+                (own["loss"] + 0.01).log().to_numpy().reshape(len(first), len(second)).T,
+                20,
+                cmap="Greys_r",
             )
             found = minima.filter(chosen)
-            panel.plot(found["theta_1"], found["theta_2"], "o", color="#e6ab02", markersize=4, label="minima of 10 draws")
             panel.plot(
-                found["theta_1"].mean(), found["theta_2"].mean(), "*", color="#d95f02", markersize=12, label="their mean"
+                found["theta_1"],
+                found["theta_2"],
+                "o",
+                color="#e6ab02",
+                markersize=4,
+                label="minima of 10 draws",
+            )
+            panel.plot(
+                found["theta_1"].mean(),
+                found["theta_2"].mean(),
+                "*",
+                color="#d95f02",
+                markersize=12,
+                label="their mean",
             )
             panel.plot(*truth, "o", color="red", markersize=6, markerfacecolor="none", label="truth")
             panel.set_title(f"noise {noise:.0%}, alpha {alpha:g}", fontsize=9)
@@ -56,11 +72,22 @@ def _draw_alphas(out: Path) -> Path:
                 spread = [own[name] - own[low], own[high] - own[name]]
                 style = "--o" if measure == "mean" else "-o"
                 axes.errorbar(
-                    own["alpha"], own[name], spread, fmt=style, color=colour, capsize=3, label=measure.replace("_", "-")
+                    own["alpha"],
+                    own[name],
+                    spread,
+                    fmt=style,
+                    color=colour,
+                    capsize=3,
+                    label=measure.replace("_", "-"),
                 )
         left.set(xlabel="alpha", ylabel="validation error", title="all trainings")
         lowest = rows.filter(pl.col("measure") != "distance")["above_one_low"].to_numpy().min()
-        right.set(xlabel="alpha", ylabel="above alpha = 1", title="paired differences", ylim=(1.5 * lowest, -3 * lowest))
+        right.set(
+            xlabel="alpha",
+            ylabel="above alpha = 1",
+            title="paired differences",
+            ylim=(1.5 * lowest, -3 * lowest),
+        )
         right.axhline(0, color="black", linewidth=0.6)
         left.legend(frameon=False)
     return out / "alphas.png"

@@ -8,7 +8,7 @@ import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
-from multistep.data.atomic import write_text
+from multistep.runs.atomic import write_text
 from multistep.report.drawing import COLOURS, figure_file, read_rows
 from multistep.selection.candidates import PAPER_BETAS
 
@@ -30,10 +30,15 @@ def static_sentence(summary: dict[str, Any]) -> str:
         sentence += "" if outcome == "finished" else f", {number} {outcome}"
     one_step = len(summary["one_step_as_in_paper"]), len(summary["one_step_unlike_paper"])
     if sum(one_step):
-        sentence += f"; {one_step[0]} of {sum(one_step)} one-step cells are within 3 deviations or 0.030 of the paper's"
+        sentence += (
+            f"; {one_step[0]} of {sum(one_step)} one-step cells are within 3 deviations or 0.030 of the "
+            "paper's"
+        )
     gains = len(summary["gain_significant_in_both"]), len(summary["gain_significant_in_paper_only"])
     if sum(gains):
-        sentence += f"; of {sum(gains)} significant gains with noise in the paper {gains[0]} are significant here"
+        sentence += (
+            f"; of {sum(gains)} significant gains with noise in the paper {gains[0]} are significant here"
+        )
     if summary["datasets_without_rows"]:
         sentence += f". No rows of {', '.join(summary['datasets_without_rows'])}"
     return sentence + "."
@@ -50,7 +55,9 @@ def static_table(out: Path) -> Table:
         for preset, horizon, title in _columns(row):
             table.add_row(f"  {title}", *_entry(row, preset, horizon))
         table.add_row("  true simulator", _thousandths(row["ceiling"][0]), end_section=True)
-    table.caption = "mean +- deviation over the folds [best beta]; the difference is in the paper's deviations"
+    table.caption = (
+        "mean +- deviation over the folds [best beta]; the difference is in the paper's deviations"
+    )
     return table
 
 
@@ -59,7 +66,8 @@ def write_table(out: Path) -> Path:
     cells = read_rows(out / "rows.csv")
     columns = _columns(cells)
     lines = [
-        "R2bar x 1000, mean ± standard deviation over the folds [best beta]; below it the paper's, and (the difference in the",
+        "R2bar x 1000, mean ± standard deviation over the folds [best beta]; below it the paper's, and (the "
+        "difference in the",
         "paper's standard deviations). In bold: the best of the row.",
         "",
         "| dataset | noise | " + " | ".join(title for *_, title in columns) + " | true simulator |",
@@ -82,9 +90,14 @@ def write_table(out: Path) -> Path:
 
 def _columns(cells: pl.DataFrame) -> list[tuple[str, int, str]]:
     """Preset, horizon and title of each column."""
-    found = cells.select("preset", "horizon").unique().sort("preset", "horizon", descending=[True, False]).rows()
+    found = (
+        cells.select("preset", "horizon").unique().sort("preset", "horizon", descending=[True, False]).rows()
+    )
     titles = {1: "one-step"}
-    return [(preset, h, titles.get(h, f"h={h}") if preset == "paper" else f"{preset} preset") for preset, h in found]
+    return [
+        (preset, h, titles.get(h, f"h={h}") if preset == "paper" else f"{preset} preset")
+        for preset, h in found
+    ]
 
 
 def _entry(row: pl.DataFrame, preset: str, horizon: int) -> tuple[str, str, str]:
@@ -98,7 +111,11 @@ def _entry(row: pl.DataFrame, preset: str, horizon: int) -> tuple[str, str, str]
         ours += f", {cell['betas']} of {cell['betas_in_all']} betas"
     if cell["paper"] is None:
         return ours, "", ""
-    return ours, _with_beta(cell["paper"], cell["paper_deviation"], cell["paper_beta"]), f"{cell['above_paper']:+.1f}"
+    return (
+        ours,
+        _with_beta(cell["paper"], cell["paper_deviation"], cell["paper_beta"]),
+        f"{cell['above_paper']:+.1f}",
+    )
 
 
 def _with_beta(mean: float, deviation: float, beta: float | None) -> str:
@@ -110,16 +127,21 @@ def _thousandths(value: float | None) -> str:
 
 
 def _draw_gains(out: Path) -> Path:
-    """Relative improvement of R2bar over half of the horizon over the one-step model, by horizon and noise."""
+    """Relative improvement of R2bar over half of the horizon over the one-step model, by horizon and
+    noise."""
     numbers = pl.col("gain", "gain_low", "gain_high").cast(pl.Float64)  # empty ones would be read as text
     cells = read_rows(out / "rows.csv").with_columns(numbers).filter(pl.col("gain").is_finite())
-    datasets, noises = (cells[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
+    datasets, noises = (
+        cells[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise")
+    )
     across = min(GAIN_PANELS, max(1, len(datasets)))
     down = max(1, -(-len(datasets) // across))
     with figure_file(out / "gains.png", down, across, (1 + 3.6 * across, 3.2 * down)) as panels:
         for panel, dataset in zip(panels, datasets, strict=False):
             _draw_gains_of(panel, cells.filter(pl.col("dataset") == dataset), noises, _columns(cells))
-            if cells["gain"].abs().to_numpy().max() > 0.1:  # from a per cent to a hundred: as in the paper, in powers of ten
+            if (
+                cells["gain"].abs().to_numpy().max() > 0.1
+            ):  # from a per cent to a hundred: as in the paper, in powers of ten
                 panel.set_yscale("symlog", linthresh=1)
                 panel.set_yticks([-100, -10, -1, 0, 1, 10, 100], ["-100", "-10", "-1", "0", "1", "10", "100"])
             panel.set_title(dataset, fontsize=10)
@@ -131,7 +153,9 @@ def _draw_gains(out: Path) -> Path:
     return out / "gains.png"
 
 
-def _draw_gains_of(panel: Any, cells: pl.DataFrame, noises: Sequence[float], columns: Sequence[tuple[str, int, str]]) -> None:
+def _draw_gains_of(
+    panel: Any, cells: pl.DataFrame, noises: Sequence[float], columns: Sequence[tuple[str, int, str]]
+) -> None:
     """The bars of one dataset: a group for each model, a bar for each scale of noise, with its interval."""
     places = {(preset, horizon): place for place, (preset, horizon, _) in enumerate(columns)}
     width = 0.8 / len(noises)
@@ -139,7 +163,10 @@ def _draw_gains_of(panel: Any, cells: pl.DataFrame, noises: Sequence[float], col
         own = cells.filter(pl.col("noise") == noise)
         gain, low, high = (100 * own[name] for name in ("gain", "gain_low", "gain_high"))
         panel.bar(
-            [places[key] + (number - (len(noises) - 1) / 2) * width for key in own.select("preset", "horizon").rows()],
+            [
+                places[key] + (number - (len(noises) - 1) / 2) * width
+                for key in own.select("preset", "horizon").rows()
+            ],
             gain,
             width,
             yerr=[gain - low, high - gain],
@@ -161,7 +188,9 @@ def _draw_betas(out: Path) -> Path:
                 own = rows.filter(pl.col("horizon") == horizon).sort("noise")
                 panel.plot(100 * own["noise"], own[name], "o-", color=colour, label=f"h={horizon}")
                 panel.plot(100 * own["noise"], own[f"paper_{name}"], "x:", color=colour)
-            panel.set(xlabel="noise, % of the range", title=f"best {name.replace('_', ' ')}, mean over datasets")
+            panel.set(
+                xlabel="noise, % of the range", title=f"best {name.replace('_', ' ')}, mean over datasets"
+            )
             panel.set_xticks([100 * noise for noise in rows["noise"].unique().sort()])
         panels[0].set_yscale("log")  # betas are from 0.1 to 20
         panels[0].set_yticks(PAPER_BETAS, [f"{beta:g}" for beta in PAPER_BETAS])
@@ -174,8 +203,12 @@ def _draw_betas(out: Path) -> Path:
 def _draw_curves(out: Path) -> Path:
     """R2(h) of the best beta of every horizon, and of the true simulator, for every dataset and noise."""
     rows = read_rows(out / "curves.csv")
-    datasets, noises = (rows[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise"))
-    colours = {(preset, horizon): _colour(n) for n, (preset, horizon, _) in enumerate(_columns(_models(rows)))}
+    datasets, noises = (
+        rows[name].unique(maintain_order=True).sort().to_list() for name in ("dataset", "noise")
+    )
+    colours = {
+        (preset, horizon): _colour(n) for n, (preset, horizon, _) in enumerate(_columns(_models(rows)))
+    }
     size = (3.6 * max(1, len(noises)), 2.7 * max(1, len(datasets)))
     with figure_file(out / "curves.png", max(1, len(datasets)), max(1, len(noises)), size) as panels:
         for panel, (dataset, noise) in zip(panels, ((d, n) for d in datasets for n in noises), strict=False):
@@ -185,7 +218,9 @@ def _draw_curves(out: Path) -> Path:
                 continue
             for preset, horizon, title in _columns(_models(own)):
                 curve = own.filter((pl.col("preset") == preset) & (pl.col("horizon") == horizon)).sort("step")
-                panel.plot(curve["step"], curve["r2"].clip(LOWEST_R2), color=colours[preset, horizon], label=title)
+                panel.plot(
+                    curve["step"], curve["r2"].clip(LOWEST_R2), color=colours[preset, horizon], label=title
+                )
             ceiling = own.filter(pl.col("preset") == "true simulator").sort("step")
             panel.plot(ceiling["step"], ceiling["r2"], "--", color="black", label="true simulator")
             panel.set_ylim(max(LOWEST_R2, min(0.5, 0.98 * own["r2"].to_numpy().min())), 1.01)

@@ -17,10 +17,14 @@ NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulat
 def demo_sentence(summary: dict[str, Any]) -> str:
     """What the demo found, in one sentence."""
     last = _last_horizon(summary["ceiling"])
-    one, many, best = (_percent(summary[name][f"r2bar_{last}"]) for name in ("one_step", "multi_step", "ceiling"))
+    one, many, best = (
+        _percent(summary[name][f"r2bar_{last}"]) for name in ("one_step", "multi_step", "ceiling")
+    )
     return (
-        f"With {summary['noise']:.0%} noise, the model trained through its own rollout explains {many} of the variance over "
-        f"the next {last} steps, the one trained one step ahead {one}; the true simulator itself would explain {best}."
+        f"With {summary['noise']:.0%} noise, the model trained through its own rollout explains {many} of "
+        "the variance over "
+        f"the next {last} steps, the one trained one step ahead {one}; the true simulator itself would "
+        f"explain {best}."
     )
 
 
@@ -29,7 +33,8 @@ def model_sentence(summary: dict[str, Any]) -> str:
     model = summary["model"]
     last = _last_horizon(model)
     sentence = (
-        f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead and {_percent(model[f'r2bar_{last}'])}"
+        f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead and "
+        f"{_percent(model[f'r2bar_{last}'])}"
     )
     sentence += f" on average over the next {last} steps"
     if model.get("outcome", "finished") != "finished":
@@ -45,7 +50,10 @@ def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
     if found:
         yield f"Deviation of the noise found on the measured states: {_named(found)}."
     if unsure := {name: most[name] for name in most if found[name] < most[name] / 2}:
-        yield f"The data alone allow for up to {_named(unsure)}: if your sensors have that much, train for longer."
+        yield (
+            f"The data alone allow for up to {_named(unsure)}: if your sensors have that much, train for "
+            "longer."
+        )
     if reason := summary.get("first_model_kept_because"):
         yield f"The first model is kept: {reason[0].lower()}{reason[1:]}"
     if summary.get("fitted_again"):
@@ -54,7 +62,8 @@ def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
         if 1 - model["validation_score"] > WORSE * (1 - first["validation_score"]):
             scores = f"{first['validation_score']:.3f} against {model['validation_score']:.3f}"
             yield (
-                f"The first model predicted the validation episodes better ({scores}): for the noise on them, or because it is "
+                f"The first model predicted the validation episodes better ({scores}): for the noise on "
+                "them, or because it is "
                 "too poor to smooth with; compare with --no-smooth."
             )
 
@@ -113,7 +122,12 @@ def select_table(out: Path, most: int = 12) -> Table:
     problem = ["problem"] if rows["problem"].null_count() < len(rows) else []
     names = [name.rpartition(".")[2].replace("_", " ") for name in varied]
     table = Table(
-        "horizon", Column("weights", no_wrap=True), *names, "effective horizon", Column("R2bar", no_wrap=True), *problem
+        "horizon",
+        Column("weights", no_wrap=True),
+        *names,
+        "effective horizon",
+        Column("R2bar", no_wrap=True),
+        *problem,
     )
     for row, config in zip(rows.head(most).iter_rows(named=True), settings, strict=False):
         effective = "" if row["effective_horizon"] is None else f"{row['effective_horizon']:.2f}"
@@ -139,16 +153,23 @@ def inspect_sentence(summary: dict[str, Any]) -> str:
     shortest, longest = summary["shortest"], summary["longest"]
     lengths = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
     files = "one file" if summary["files"] == 1 else f"{summary['files']} files"
-    sentence = f"{summary['episodes']} episodes of {lengths} steps in {files}, {summary['steps']} steps in all"
+    sentence = (
+        f"{summary['episodes']} episodes of {lengths} steps in {files}, {summary['steps']} steps in all"
+    )
     if summary["return_mean"] is not None:
         sentence += f"; returns {summary['return_mean']:.4g} +- {summary['return_deviation']:.4g}"
     if summary["time"] is not None:
         time = summary["time"]
-        sentence += f"; time step {time['usual_step']:.4g} ({time['shortest_step']:.4g} to {time['longest_step']:.4g}), "
+        sentence += (
+            f"; time step {time['usual_step']:.4g} ({time['shortest_step']:.4g} to "
+            f"{time['longest_step']:.4g}), "
+        )
         sentence += f"{time['gaps']} gaps"
         if time["longest_step"] - time["shortest_step"] > UNEVEN * time["usual_step"]:
             sentence += ", uneven: a model of one step needs samples at equal times, so resample them first"
-    sentence += f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
+    sentence += (
+        f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
+    )
     return sentence + "."
 
 
@@ -177,7 +198,11 @@ def datasets_table(rows: list[dict[str, Any]]) -> Table:
     """The catalogue, one line per dataset."""
     table = Table(Column("dataset", no_wrap=True), "split", "policy", "returns")
     for row in rows:
-        returns = f"{row['return_mean']:.1f} +- {row['return_deviation']:.1f}" if row["present"] else "not collected"
+        returns = (
+            f"{row['return_mean']:.1f} +- {row['return_deviation']:.1f}"
+            if row["present"]
+            else "not collected"
+        )
         table.add_row(row["name"], row["split"], row["policy"], returns)
     return table
 
@@ -189,24 +214,37 @@ def linear_table(out: Path) -> Table:
     table = Table("estimator", "noise", "bias", "variance", "to first order")
     for name in rows["estimator"].unique(maintain_order=True):
         for noise in (noises[len(noises) // 2], noises[-1]):
-            row = rows.row(by_predicate=(pl.col("estimator") == name) & (pl.col("noise") == noise), named=True)
+            row = rows.row(
+                by_predicate=(pl.col("estimator") == name) & (pl.col("noise") == noise), named=True
+            )
             theory = row["first_order_variance"]
-            numbers = [f"{row['bias']:+.4f}", f"{row['variance']:.4f}", "" if theory is None else f"{theory:.4f}"]
+            numbers = [
+                f"{row['bias']:+.4f}",
+                f"{row['variance']:.4f}",
+                "" if theory is None else f"{theory:.4f}",
+            ]
             table.add_row(name, f"{noise:g}", *numbers)
     return table
 
 
 def sigmoid_sentence(summary: dict[str, Any]) -> str:
     """The finding beside the paper's, in one sentence."""
-    best, paper, above = summary["best_alpha"]["mean"], summary["paper_best_alpha_of_mean"], summary["mean_at_best_above_one"]
+    best, paper, above = (
+        summary["best_alpha"]["mean"],
+        summary["paper_best_alpha_of_mean"],
+        summary["mean_at_best_above_one"],
+    )
     return (
-        f"Over {summary['trainings']} trainings the mean of one- and two-step validation error is smallest for alpha {best:g} "
-        f"(the paper: {paper:g}), {above['value']:+.2g} against alpha 1 (95 %: {above['low']:+.2g} to {above['high']:+.2g})."
+        f"Over {summary['trainings']} trainings the mean of one- and two-step validation error is smallest "
+        f"for alpha {best:g} "
+        f"(the paper: {paper:g}), {above['value']:+.2g} against alpha 1 (95 %: {above['low']:+.2g} to "
+        f"{above['high']:+.2g})."
     )
 
 
 def sigmoid_table(out: Path) -> Table:
-    """Validation errors by alpha with their intervals, and the paired difference to alpha = 1, from `out/alphas.csv`."""
+    """Validation errors by alpha with their intervals, and the paired difference to alpha = 1, from
+    `out/alphas.csv`."""
     rows = pl.read_csv(out / "alphas.csv", glob=False)
     table = Table("alpha", "one-step", "two-step", "mean", "mean above that of alpha 1 (95 %)", "distance")
     for alpha in rows["alpha"].unique(maintain_order=True):
@@ -238,4 +276,6 @@ def _percent(r2: float) -> str:
 def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
     if not isinstance(value, dict):
         return [(prefix, value)]
-    return [pair for name, item in value.items() for pair in _flat(item, f"{prefix}.{name}" if prefix else name)]
+    return [
+        pair for name, item in value.items() for pair in _flat(item, f"{prefix}.{name}" if prefix else name)
+    ]

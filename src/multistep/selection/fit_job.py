@@ -10,9 +10,9 @@ import numpy as np
 from multistep.data import Episodes
 from multistep.evaluation import R2Bar, Scores, score
 from multistep.selection.folds import Fold
-from multistep.selection.provenance import digest, plain
-from multistep.selection.row_log import Row
-from multistep.selection.sweep import AbstractJob
+from multistep.runs.provenance import digest, plain
+from multistep.runs.row_log import Row
+from multistep.runs.sweep import AbstractJob
 from multistep.training import Fit, FitConfig, Outcome, fit
 
 VALIDATION_HORIZON = 50
@@ -55,7 +55,9 @@ class FitJob(AbstractJob):
     def run(self, data: Episodes) -> Row:
         train, valid, test = self.fold.deal(data)
         key = jax.random.fold_in(jax.random.key(self.seed), self.fold.number)
-        fitted = fit(train, valid, self.config, key=key, score=R2Bar(min(VALIDATION_HORIZON, self.score_horizon)))
+        fitted = fit(
+            train, valid, self.config, key=key, score=R2Bar(min(VALIDATION_HORIZON, self.score_horizon))
+        )
         scores, best = score(fitted.model, test, horizon=self.score_horizon), fitted.best_epoch
         return {
             "outcome": str(fitted.outcome),
@@ -76,7 +78,8 @@ def _reason(fitted: Fit, scores: Scores) -> str | None:
 
 
 def score_fields(scores: Scores) -> Row:
-    """R2bar at the last horizon, R2 at every horizon (single precision has seven digits), the share that diverged."""
+    """R2bar at the last horizon, R2 at every horizon (single precision has seven digits), the share that
+    diverged."""
     return {
         "r2bar": scores.r2bar(),
         "diverged": float(scores.diverged.max()),

@@ -1,4 +1,5 @@
-"""Folds of whole episodes, by their numbers: a sweep keeps the episodes once and tells each fit which ones are its own."""
+"""Folds of whole episodes, by their numbers: a sweep keeps the episodes once and tells each fit which ones
+are its own."""
 
 from dataclasses import dataclass
 
@@ -25,11 +26,13 @@ class Fold:
 
 
 def deal_folds(num_episodes: int, num_folds: int, *, valid_share: float = 0.1, key: Key) -> list[Fold]:
-    """Cross-validation: every episode is in exactly one test part; a share of the others chooses the epoch."""
+    """Cross-validation: every episode is in exactly one test part; a share of the others chooses the
+    epoch."""
     num_valid = max(1, round(valid_share * num_episodes))
     if not 2 <= num_folds <= num_episodes or num_episodes - -(-num_episodes // num_folds) <= num_valid:
         raise InputError(
-            f"{num_episodes} episodes cannot be dealt into {num_folds} folds with {num_valid} of the rest for validation: give "
+            f"{num_episodes} episodes cannot be dealt into {num_folds} folds with {num_valid} of the rest "
+            "for validation: give "
             "more episodes, cut long recordings into shorter ones, or choose another number of folds."
         )
     tests = np.array_split(_shuffled(num_episodes, key), num_folds)
@@ -37,10 +40,14 @@ def deal_folds(num_episodes: int, num_folds: int, *, valid_share: float = 0.1, k
 
 
 def deal_sized_folds(sizes: tuple[int, int, int], num_folds: int, *, key: Key) -> list[Fold]:
-    """Folds of these numbers of episodes for training, validation and test; no episode is in two test parts."""
+    """Folds of these numbers of episodes for training, validation and test; no episode is in two test
+    parts."""
     num_episodes, (_, num_valid, num_test) = sum(sizes), sizes
     if num_folds * num_test > num_episodes:
-        raise InputError(f"{num_episodes} episodes have no {num_folds} test parts of {num_test} episodes: choose fewer folds.")
+        raise InputError(
+            f"{num_episodes} episodes have no {num_folds} test parts of {num_test} episodes: choose fewer "
+            "folds."
+        )
     order = _shuffled(num_episodes, key)
     return [
         _fold(number, order[number * num_test : (number + 1) * num_test], num_episodes, num_valid, key)

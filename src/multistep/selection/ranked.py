@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from multistep.selection.row_log import Row
-from multistep.selection.sweep import FAILED
+from multistep.runs.row_log import Row
+from multistep.runs.sweep import FAILED
 from multistep.training import FitConfig, Outcome
 
 
@@ -41,6 +41,7 @@ def ranked_of(config: FitConfig, rows: Sequence[Row]) -> Ranked:
 
 
 def _score(row: Row) -> float:
-    """R2bar of a row; minus infinity where the fit failed or diverged, or where there was nothing to explain."""
+    """R2bar of a row; minus infinity where the fit failed or diverged, or where there was nothing to
+    explain."""
     score = -math.inf if row["outcome"] in (FAILED, Outcome.DIVERGED) else float(row["r2bar"])
     return -math.inf if math.isnan(score) else score

@@ -19,7 +19,8 @@ class AbstractSearch(ABC):
 
     @abstractmethod
     def __call__(self, candidates: Sequence[FitConfig], evaluate: Evaluate) -> list[Ranked]:
-        """The candidates that were trained in full, with their scores. `evaluate` trains and scores configurations."""
+        """The candidates that were trained in full, with their scores. `evaluate` trains and scores
+        configurations."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,14 @@ class Grid(AbstractSearch):
 
 @dataclass(frozen=True)
 class Halving(AbstractSearch):
-    """Successive halving: short trainings of all candidates, longer ones of the best, full ones of the best of those.
+    """Successive halving: short trainings of all candidates, longer ones of the best, full ones of the best
+    of those.
 
-    Each rung trains `factor` times as long as the one before and keeps about one candidate in `factor`. Every training has
-    a learning rate that falls to zero over its own length: a short one is a small version of the full one, not its start.
-    Optuna's pruner decides who goes on: whoever is among the best of those that it has seen so far on this rung. It sees
-    the first rung in a shuffled order, the later ones with the best of the rung before first.
+    Each rung trains `factor` times as long as the one before and keeps about one candidate in `factor`. Every
+    training has a learning rate that falls to zero over its own length: a short one is a small version of the
+    full one, not its start. Optuna's pruner decides who goes on: whoever is among the best of those that it
+    has seen so far on this rung. It sees the first rung in a shuffled order, the later ones with the best of
+    the rung before first.
     """
 
     factor: int = 4
@@ -47,15 +50,23 @@ class Halving(AbstractSearch):
 
     def __post_init__(self) -> None:
         if self.factor < 2 or self.num_rungs < 1:
-            raise InputError(f"Halving by {self.factor} in {self.num_rungs} rungs: give a factor of 2 or more, a rung or more.")
+            raise InputError(
+                f"Halving by {self.factor} in {self.num_rungs} rungs: give a factor of 2 or more, a rung or "
+                "more."
+            )
 
     def __call__(self, candidates: Sequence[FitConfig], evaluate: Evaluate) -> list[Ranked]:
         optuna = _optuna()
         pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=self.factor)
         study = optuna.create_study(direction="maximize", pruner=pruner)
-        alive = [(study.ask(), config) for config in random.Random(self.seed).sample(list(candidates), len(candidates))]
+        alive = [
+            (study.ask(), config)
+            for config in random.Random(self.seed).sample(list(candidates), len(candidates))
+        ]
         for rung in range(self.num_rungs - 1):
-            scored = evaluate([shortened(config, self.factor ** (self.num_rungs - 1 - rung)) for _, config in alive])
+            scored = evaluate(
+                [shortened(config, self.factor ** (self.num_rungs - 1 - rung)) for _, config in alive]
+            )
             for (trial, _), ranked in zip(alive, scored, strict=True):
                 trial.report(ranked.mean, step=self.factor**rung)
             kept = [
@@ -70,7 +81,10 @@ class Halving(AbstractSearch):
 def shortened(config: FitConfig, factor: int) -> FitConfig:
     """The configuration with a training shorter by this factor."""
     return replace(
-        config, epochs=math.ceil(config.epochs / factor), least_steps=math.ceil(config.least_steps / factor), patience=None
+        config,
+        epochs=math.ceil(config.epochs / factor),
+        least_steps=math.ceil(config.least_steps / factor),
+        patience=None,
     )
 
 
@@ -78,6 +92,8 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise InputError("Halving needs Optuna: install multistep with the extra 'sweeps' (multistep[sweeps]).") from error
+        raise InputError(
+            "Halving needs Optuna: install multistep with the extra 'sweeps' (multistep[sweeps])."
+        ) from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna

@@ -1,4 +1,5 @@
-"""`select`: the candidate that predicts held-out episodes best, by cross-validation; `refit`: train it on all episodes."""
+"""`select`: the candidate that predicts held-out episodes best, by cross-validation; `refit`: train it on all
+episodes."""
 
 import math
 from collections.abc import Sequence
@@ -14,12 +15,12 @@ from multistep.errors import InputError
 from multistep.evaluation import R2Bar, usual_horizon
 from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
 from multistep.selection.folds import Fold, deal_folds
-from multistep.selection.provenance import digest, episodes_digest
+from multistep.runs.provenance import digest, episodes_digest
 from multistep.selection.ranked import Ranked, ranked_of
-from multistep.selection.row_log import Row, RowLog
+from multistep.runs.row_log import Row, RowLog
 from multistep.selection.search import AbstractSearch, Grid
-from multistep.selection.sweep import FAILED, sweep
-from multistep.selection.workers import connect
+from multistep.runs.sweep import FAILED, sweep
+from multistep.runs.workers import connect
 from multistep.training import Fit, FitConfig, fit
 
 if TYPE_CHECKING:
@@ -70,18 +71,24 @@ def select(
     selection.best.config, selection.best.mean, selection.best.deviation
     fit = ms.refit(episodes, selection.best.config, seed=0)
     ```
-    Fits run on all cores, or on the Dask cluster at this address; each leaves a row in `out/fits.jsonl`, and the same call
-    goes on where a killed one stopped (fits that failed stay failed, unless `retry_failed`). Folds are the same for all
-    candidates. As this starts processes, a script must call it under `if __name__ == "__main__":`.
+    Fits run on all cores, or on the Dask cluster at this address; each leaves a row in `out/fits.jsonl`, and
+    the same call goes on where a killed one stopped (fits that failed stay failed, unless `retry_failed`).
+    Folds are the same for all candidates. As this starts processes, a script must call it under `if __name__
+    == "__main__":`.
     """
     if not candidates:
-        raise InputError("There are no candidates to select from: give at least one horizon and one beta or weights.")
+        raise InputError(
+            "There are no candidates to select from: give at least one horizon and one beta or weights."
+        )
     if horizon < 1:
         raise InputError(f"R2bar({horizon}) was asked for: choose a horizon of 1 or more.")
     folds = deal_folds(len(episodes), num_folds, key=jax.random.key(seed))
     horizon = min(usual_horizon(episodes.take(fold.test), horizon) for fold in folds)
     if horizon < 1:
-        raise InputError("A fold has but one test episode of one step, which has no variance: give more or longer episodes.")
+        raise InputError(
+            "A fold has but one test episode of one step, which has no variance: give more or longer "
+            "episodes."
+        )
     log = RowLog(Path(out) / ROWS)
     spent: dict[str, float] = {}
     with log.writing(), connect(cluster, num_workers=num_workers) as client:
@@ -96,13 +103,22 @@ def select(
     if not ranking or not math.isfinite(ranking[0].mean):
         problem = ranking[0].problem if ranking else None
         raise InputError(
-            f"No candidate has a finite score on all folds: {problem or 'see fits.jsonl for what became of them'}."
+            "No candidate has a finite score on all folds: "
+            f"{problem or 'see fits.jsonl for what became of them'}."
         )
     return Selection(tuple(ranking), horizon, len(candidates), sum(spent.values()))
 
 
-def refit(episodes: Episodes, config: FitConfig, *, seed: int, horizon: int = 100, checkpoint: str | Path | None = None) -> Fit:
-    """Train on all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch as in the folds."""
+def refit(
+    episodes: Episodes,
+    config: FitConfig,
+    *,
+    seed: int,
+    horizon: int = 100,
+    checkpoint: str | Path | None = None,
+) -> Fit:
+    """Train on all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch as in
+    the folds."""
     order = np.asarray(jax.random.permutation(jax.random.key(seed), len(episodes)))
     valid = episodes.take(order[: max(1, round(0.1 * len(episodes)))])
     validation = R2Bar(min(VALIDATION_HORIZON, horizon))

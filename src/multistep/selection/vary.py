@@ -1,4 +1,5 @@
-"""`vary`: several values of any option of a fit, as typed: `learning_rate=1e-3,3e-4`, `network.hidden_size=128,256`."""
+"""`vary`: several values of any option of a fit, as typed: `learning_rate=1e-3,3e-4`,
+`network.hidden_size=128,256`."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -17,7 +18,9 @@ def vary(base: FitConfig, variations: Sequence[str]) -> list[FitConfig]:
     names = [variation.partition("=")[0].replace("-", "_") for variation in variations]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"'{name}' is varied twice: give all of its values at once, as {name}=VALUE,VALUE.")
+            raise InputError(
+                f"'{name}' is varied twice: give all of its values at once, as {name}=VALUE,VALUE."
+            )
     choices = [_choices(base, variation) for variation in variations]
     configs = []
     for combination in product(*choices):

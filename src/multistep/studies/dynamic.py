@@ -1,4 +1,5 @@
-"""`multistep reproduce dynamic`: returns of agents in learned models, as in the section "Dynamic evaluation"."""
+"""`multistep reproduce dynamic`: returns of agents in learned models, as in the section "Dynamic
+evaluation"."""
 
 import json
 from collections.abc import Sequence
@@ -16,11 +17,11 @@ from multistep.losses import Exponential
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import episodes_digest
+from multistep.runs.provenance import episodes_digest
 from multistep.selection.ranked import ranked_of
-from multistep.selection.row_log import Row, RowLog
-from multistep.selection.sweep import FAILED, sweep
-from multistep.selection.workers import connect
+from multistep.runs.row_log import Row, RowLog
+from multistep.runs.sweep import FAILED, sweep
+from multistep.runs.workers import connect
 from multistep.studies.dynamic_tables import (
     BY_R2,
     BY_RETURN,
@@ -34,7 +35,7 @@ from multistep.studies.dynamic_tables import (
     group_row,
     verdicts,
 )
-from multistep.studies.run_folder import check_study, open_run, write_run
+from multistep.runs.run_folder import check_study, open_run, write_run
 from multistep.studies.scales import Scale
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
@@ -50,11 +51,13 @@ class DynamicConfig:
     """Returns on Cartpole of agents trained in the paper's models and in ours."""
 
     scale: Scale = "smoke"
-    """smoke: a minute or two; quick: less than three hours on two cores; paper: SAC as long as in the paper, days."""
+    """smoke: a minute or two; quick: less than three hours on two cores; paper: SAC as long as in the paper,
+    days."""
     noise: tuple[float, ...] = (0.0, 0.01)
     """Noise scales, as shares of each state's range, in the data and when acting."""
     cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
+    machine)."""
     workers: int | None = None
     """Worker processes on this machine (default: one per core)."""
     retry_failed: bool = False
@@ -67,7 +70,11 @@ class DynamicConfig:
     """Folder for rows, tables and figures; the same command goes on where it was stopped."""
 
     def __post_init__(self) -> None:
-        if not self.noise or len(set(self.noise)) < len(self.noise) or not all(0 <= noise < 1 for noise in self.noise):
+        if (
+            not self.noise
+            or len(set(self.noise)) < len(self.noise)
+            or not all(0 <= noise < 1 for noise in self.noise)
+        ):
             raise InputError("The noise scales must be different numbers from 0 to below 1, one at least.")
 
 
@@ -99,7 +106,9 @@ SIZES: dict[Scale, Size] = {
         num_folds=1,
         ours_once=replace(DEFAULT, horizon=5, epochs=1, least_steps=1),
         ours=Smoothed(*(replace(DEFAULT, horizon=horizon, epochs=1, least_steps=1) for horizon in (5, 3))),
-        budget=Budget(sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=3, episode_steps=10),
+        budget=Budget(
+            sac_steps=200, num_envs=20, num_sequences=20, plan_horizon=3, num_episodes=3, episode_steps=10
+        ),
         other_episodes=2,
         split=(4, 1, 1),
         steps=100,
@@ -164,13 +173,20 @@ def _write(
     config: DynamicConfig, settings: Sequence[Setting], chosen: Sequence[Chosen], agents: Agents, log: RowLog
 ) -> dict[str, Any]:
     """Leave the table and the summary of these agents."""
-    groups = [row for setting, by_r2 in zip(settings, chosen, strict=True) for row in _groups(config, setting, by_r2, agents)]
+    groups = [
+        row
+        for setting, by_r2 in zip(settings, chosen, strict=True)
+        for row in _groups(config, setting, by_r2, agents)
+    ]
     rows, size = log.read(), SIZES[config.scale]
     summary = {
         "scale": config.scale,
         "complete": all(chosen),
         "sac_steps": size.budget.sac_steps,
-        "episodes_per_agent": {"one-step and default": size.budget.num_episodes, "others": size.other_episodes},
+        "episodes_per_agent": {
+            "one-step and default": size.budget.num_episodes,
+            "others": size.other_episodes,
+        },
         "agents_per_model": size.num_folds,
         "epochs_of_paper_models": size.epochs,
         "betas": size.betas,
@@ -188,12 +204,20 @@ def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: 
     candidates = grid(replace(PAPER, epochs=size.epochs), [h for h in size.horizons if h > 1], size.betas)
     names = {"dataset": DATASET, "noise": setting.noise}
     horizon = min(VALIDATION_HORIZON, int(setting.logged.episodes.lengths.min()))
-    jobs = [FitJob(setting.digest, c, fold, config.seed, horizon, names) for c in candidates for fold in setting.folds]
+    jobs = [
+        FitJob(setting.digest, c, fold, config.seed, horizon, names)
+        for c in candidates
+        for fold in setting.folds
+    ]
     data = {setting.digest: setting.logged.episodes}
     rows = sweep(jobs, data, log, client, description=f"fits, noise {setting.noise:g}")
     count = len(setting.folds)
     scored = [ranked_of(c, rows[n * count : (n + 1) * count]) for n, c in enumerate(candidates)]
-    return {h: max((r for r in scored if r.config.horizon == h), key=lambda r: r.mean).config for h in size.horizons if h > 1}
+    return {
+        h: max((r for r in scored if r.config.horizon == h), key=lambda r: r.mean).config
+        for h in size.horizons
+        if h > 1
+    }
 
 
 def _train_agents(
@@ -220,7 +244,9 @@ def _train_agents(
             _budget(size, model),
             {"dataset": DATASET, "noise": setting.noise},
         )
-        for setting, model in ((settings[number], model) for number, model in dict.fromkeys(wanted))  # R2 may choose uniform
+        for setting, model in (
+            (settings[number], model) for number, model in dict.fromkeys(wanted)
+        )  # R2 may choose uniform
         for fold in setting.folds
     ]
     data = {f"{setting.digest}-logged": setting.logged for setting in settings}
@@ -237,7 +263,8 @@ def _budget(size: Size, model: Learned) -> Budget:
 
 
 def _models(config: DynamicConfig, by_r2: Chosen) -> list[Learned]:
-    """The models that get an agent, as many at every scale of noise; ours and the one-step model before betas are chosen."""
+    """The models that get an agent, as many at every scale of noise; ours and the one-step model before betas
+    are chosen."""
     size = SIZES[config.scale]
     base = replace(PAPER, epochs=size.epochs)
     (one_step,) = grid(base, [1], [])
@@ -263,8 +290,15 @@ def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agen
     return [
         group_row(setting.noise, ONE_STEP, one_step, rows(one_step)),
         *(group_row(setting.noise, BY_R2, model, rows(model)) for model in by_r2.values()),
-        *(group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model))) for model in by_r2.values()),
-        *([best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})] if by_r2 else ()),
+        *(
+            group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model)))
+            for model in by_r2.values()
+        ),
+        *(
+            [best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})]
+            if by_r2
+            else ()
+        ),
         group_row(setting.noise, OURS_ONCE, size.ours_once, rows(size.ours_once)),
         group_row(setting.noise, OURS, size.ours, rows(size.ours)),
         *([group_row(setting.noise, OURS_FILTERED, size.ours, rows(size.ours))] if setting.noise else ()),
@@ -289,4 +323,6 @@ def _shortened(episodes: Episodes, size: Size) -> Episodes:
     if size.steps is None:
         return episodes
     pieces = int(episodes.lengths[0]) // size.steps
-    return cut(episodes, size.steps).take(range(0, pieces * len(episodes), pieces))  # the first of each episode
+    return cut(episodes, size.steps).take(
+        range(0, pieces * len(episodes), pieces)
+    )  # the first of each episode

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from multistep.losses import describe_weights
-from multistep.selection.row_log import Row
-from multistep.studies.intervals import mean_interval
+from multistep.runs.row_log import Row
+from multistep.evaluation.intervals import mean_interval
 from multistep.training import FitConfig, Smoothed
 
 ONE_STEP, BY_R2, UNIFORM, BY_RETURN = "one-step", "beta by R2", "uniform", "beta by return"
@@ -25,7 +25,8 @@ def group_row(noise: float, variant: str, model: Learned, agents: Sequence[Row])
 
 
 def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequence[Row]]) -> Row:
-    """The model whose agents return most: chosen on the first half of their episodes, reported on the other half.
+    """The model whose agents return most: chosen on the first half of their episodes, reported on the other
+    half.
 
     A model one of whose agents was lost, to a fit that failed or diverged, is not chosen.
     """
@@ -49,8 +50,11 @@ def verdicts(groups: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _row(noise: float, variant: str, model: Learned, agents: Sequence[Row], by_agent: Sequence[Sequence[float]]) -> Row:
-    """The interval is over the means of agents; with one agent over its episodes, without the chance of its training."""
+def _row(
+    noise: float, variant: str, model: Learned, agents: Sequence[Row], by_agent: Sequence[Sequence[float]]
+) -> Row:
+    """The interval is over the means of agents; with one agent over its episodes, without the chance of its
+    training."""
     returns = [value for own in by_agent for value in own]
     spread = returns if len(by_agent) == 1 else [_mean(own) for own in by_agent if own]
     low, high = mean_interval(np.asarray(spread))

@@ -1,4 +1,5 @@
-"""`multistep reproduce linear`: what the two-step loss does to the one parameter of a linear system, and beyond two steps."""
+"""`multistep reproduce linear`: what the two-step loss does to the one parameter of a linear system, and
+beyond two steps."""
 
 import time
 from collections.abc import Sequence
@@ -11,10 +12,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.errors import InputError
-from multistep.selection.row_log import Row
+from multistep.runs.row_log import Row
 from multistep.studies import linear_system as system
-from multistep.studies.intervals import interval
-from multistep.studies.run_folder import check_run, write_rows, write_run
+from multistep.evaluation.intervals import interval
+from multistep.runs.run_folder import check_run, write_rows, write_run
 from multistep.studies.scales import Scale
 
 SHOWN_THETA = 0.78
@@ -33,7 +34,8 @@ class LinearConfig:
     """The one-parameter linear system of the paper: loss, minimisers, bias and variance, in closed form."""
 
     scale: Scale = "quick"
-    """How much is run: smoke (a second), quick (seconds), paper (10 parameters x 100 simulations, 21 noise levels)."""
+    """How much is run: smoke (a second), quick (seconds), paper (10 parameters x 100 simulations, 21 noise
+    levels)."""
     num_states: int = 10
     """Initial states in the dataset, uniform from -5 to 5."""
     seed: int = 0
@@ -63,8 +65,8 @@ def run_linear(config: LinearConfig) -> dict[str, Any]:
     # The system is the same with its sign turned round: positive parameters say it all.
     thetas = (np.arange(num_thetas) + 0.5) / num_thetas
     noises = np.linspace(0, 2, num_noises)
-    # The same draws for all noise levels and estimators: differences between them are not chance. The last step is a second
-    # look at the first one, for averaging.
+    # The same draws for all noise levels and estimators: differences between them are not chance. The last
+    # step is a second look at the first one, for averaging.
     draws = rng.standard_normal((num_thetas, num_simulations, max(horizons) + 1, config.num_states))
     curves, roots = _curve_rows()
     write_rows(config.out / "curves.csv", curves)
@@ -90,7 +92,9 @@ def observe(
     return theta ** steps[:, None] * states + noise * draws
 
 
-def _estimates(states: ndarray, theta: float, noise: float, draws: ndarray) -> dict[str, Float[ndarray, " simulations"]]:
+def _estimates(
+    states: ndarray, theta: float, noise: float, draws: ndarray
+) -> dict[str, Float[ndarray, " simulations"]]:
     """Every estimate of theta, from the same observations."""
     observed = observe(states, theta, noise, draws)
     p = system.moments(states, observed[:, :2])
@@ -105,7 +109,9 @@ def _first_order(name: str, theta: float, noise: float, energy: float) -> float 
     if name == "averaged":
         return noise**2 / energy / 2
     alphas = {"alpha 0": (0, 1), "alpha 0.5": (0.5, 0.5), "alpha 1": (1, 0)}.get(name)
-    return None if alphas is None else system.first_order_variance(theta, np.array(alphas, float), noise, energy)
+    return (
+        None if alphas is None else system.first_order_variance(theta, np.array(alphas, float), noise, energy)
+    )
 
 
 def _curve_rows() -> tuple[list[Row], list[Row]]:
@@ -125,7 +131,8 @@ def _curve_rows() -> tuple[list[Row], list[Row]]:
             values, real = system.real_roots(p, alphas)
             found = np.sort(values[real])
         roots += [
-            {"alpha": alpha, "root": float(root), "loss": float(system.loss(np.array([root]), p, alphas)[0])} for root in found
+            {"alpha": alpha, "root": float(root), "loss": float(system.loss(np.array([root]), p, alphas)[0])}
+            for root in found
         ]
     return curves, roots
 
@@ -134,7 +141,9 @@ def _distance_rows(states: ndarray, thetas: ndarray, noises: ndarray, draws: nda
     """Mean distance of the minimiser to the true parameter, for a fine grid of alphas."""
     rows = []
     for noise in noises[:: max(1, (len(noises) - 1) // 5)]:
-        observed = [observe(states, float(theta), noise, own) for theta, own in zip(thetas, draws, strict=True)]
+        observed = [
+            observe(states, float(theta), noise, own) for theta, own in zip(thetas, draws, strict=True)
+        ]
         moments = [system.moments(states, part[:, :2]) for part in observed]
         alphas = np.linspace(0, 1, 21)
         # (alpha, theta, simulation) at once.
@@ -142,7 +151,13 @@ def _distance_rows(states: ndarray, thetas: ndarray, noises: ndarray, draws: nda
         for alpha, errors in zip(alphas, np.abs(found - thetas[:, None]), strict=True):
             low, high = interval(errors)
             rows.append(
-                {"noise": float(noise), "alpha": float(alpha), "distance": float(errors.mean()), "low": low, "high": high}
+                {
+                    "noise": float(noise),
+                    "alpha": float(alpha),
+                    "distance": float(errors.mean()),
+                    "low": low,
+                    "high": high,
+                }
             )
     return rows
 
@@ -160,7 +175,10 @@ def _noise_rows(states: ndarray, thetas: ndarray, noises: ndarray, draws: ndarra
     """Bias and variance of every estimator against the noise, averaged over the parameters."""
     rows, energy = [], float(states @ states)
     for noise in noises:
-        estimates = [_estimates(states, float(theta), float(noise), own) for theta, own in zip(thetas, draws, strict=True)]
+        estimates = [
+            _estimates(states, float(theta), float(noise), own)
+            for theta, own in zip(thetas, draws, strict=True)
+        ]
         for name in estimates[0]:
             errors = np.stack([e[name] - theta for e, theta in zip(estimates, thetas, strict=True)])
             theory = [_first_order(name, float(theta), float(noise), energy) for theta in thetas]
@@ -197,7 +215,9 @@ def _horizon_rows(states: ndarray, thetas: ndarray, draws: ndarray, horizons: tu
     return rows
 
 
-def _bias_and_variance(errors: Float[ndarray, "thetas simulations"], theory: Sequence[float | None]) -> dict[str, float | None]:
+def _bias_and_variance(
+    errors: Float[ndarray, "thetas simulations"], theory: Sequence[float | None]
+) -> dict[str, float | None]:
     bias_low, bias_high = interval(errors)
     low, high = interval(errors, np.var)
     known = [value for value in theory if value is not None]
@@ -214,7 +234,8 @@ def _bias_and_variance(errors: Float[ndarray, "thetas simulations"], theory: Seq
 
 
 def _summary(rows: list[Row], by_theta: list[Row], roots: list[Row]) -> dict[str, Any]:
-    """The findings in numbers: at the largest noise, where the claims turn round, and how many roots there are."""
+    """The findings in numbers: at the largest noise, where the claims turn round, and how many roots there
+    are."""
 
     def ratio(name: str, other: str, thetas: Sequence[float]) -> dict[str, float]:
         """Of two variances at the small noise, each the mean over these parameters; and to first order."""
@@ -223,7 +244,8 @@ def _summary(rows: list[Row], by_theta: list[Row], roots: list[Row]) -> dict[str
                 [
                     float(r[column])
                     for r in by_theta
-                    if (r["estimator"], r["noise"]) == (row["estimator"], SMALL_NOISE) and r["theta"] in thetas
+                    if (r["estimator"], r["noise"]) == (row["estimator"], SMALL_NOISE)
+                    and r["theta"] in thetas
                 ]
             )
             for row in by_theta

@@ -1,8 +1,9 @@
-r"""The paper's one-dimensional linear system, solved exactly: $s_{t+1} = \theta s_t$, observed as $o = s + \varepsilon$.
+r"""The paper's one-dimensional linear system, solved exactly: $s_{t+1} = \theta s_t$, observed as $o = s +
+\varepsilon$.
 
-The multi-step loss of the model $\hat s_{t+1} = \theta s_t$ over N samples $(s_i, o_{i,1}, ..., o_{i,h})$ is, up to terms
-without theta, $\sum_j \alpha_j (\theta^{2j} - 2 p_j \theta^j)$ with $p_j = \sum_i s_i o_{i,j} / \sum_i s_i^2$: everything
-depends on the data through the h numbers p alone, the `Moments`.
+The multi-step loss of the model $\hat s_{t+1} = \theta s_t$ over N samples $(s_i, o_{i,1}, ..., o_{i,h})$ is,
+up to terms without theta, $\sum_j \alpha_j (\theta^{2j} - 2 p_j \theta^j)$ with $p_j = \sum_i s_i o_{i,j} /
+\sum_i s_i^2$: everything depends on the data through the h numbers p alone, the `Moments`.
 """
 
 import numpy as np
@@ -21,7 +22,8 @@ def moments(states: Float[ndarray, " n"], observed: Float[ndarray, "*samples hor
 
 
 def loss(theta: Float[ndarray, "*samples"], p: Float[ndarray, " horizon"], alphas: Alphas) -> Thetas:
-    r"""$\sum_j \alpha_j (\theta^j - p_j)^2$: the multi-step loss over the mean of $s^2$, without its noise floor."""
+    r"""$\sum_j \alpha_j (\theta^j - p_j)^2$: the multi-step loss over the mean of $s^2$, without its noise
+    floor."""
     powers = theta[..., None] ** np.arange(1, len(alphas) + 1)
     return (alphas * (powers - p) ** 2).sum(axis=-1)
 
@@ -43,12 +45,16 @@ def minimiser_one(p: Float[ndarray, "*samples 2"]) -> Thetas:
 
 
 def minimiser_zero(p: Float[ndarray, "*samples 2"], sign: float | Broadcast) -> Broadcast:
-    r"""alpha = 0: $\hat\theta_0 = \pm\sqrt{p_2}$ by the sign of theta, and 0, the only critical point, where $p_2 < 0$."""
+    r"""alpha = 0: $\hat\theta_0 = \pm\sqrt{p_2}$ by the sign of theta, and 0, the only critical point, where
+    $p_2 < 0$."""
     return np.sign(sign) * np.sqrt(np.maximum(p[..., 1], 0))
 
 
-def minimiser_between(p: Float[ndarray, "*samples 2"], alpha: float | Broadcast, sign: float | Broadcast) -> Broadcast:
-    r"""0 < alpha < 1, by Cardano: the root of $\theta^3 + a\theta + b$ with the sign of theta, or the only one there is.
+def minimiser_between(
+    p: Float[ndarray, "*samples 2"], alpha: float | Broadcast, sign: float | Broadcast
+) -> Broadcast:
+    r"""0 < alpha < 1, by Cardano: the root of $\theta^3 + a\theta + b$ with the sign of theta, or the only
+    one there is.
 
     $a = \alpha / (2(1-\alpha)) - p_2$ and $b = -\alpha p_1 / (2(1-\alpha))$.
     """
@@ -65,17 +71,25 @@ def minimiser_between(p: Float[ndarray, "*samples 2"], alpha: float | Broadcast,
     return np.where(discriminant > 0, single, outer)
 
 
-def minimiser(p: Float[ndarray, "*samples 2"], alpha: float | Broadcast, sign: float | Broadcast) -> Broadcast:
-    """The minimiser of the two-step loss in closed form, for any alpha from 0 to 1; alphas and signs broadcast."""
+def minimiser(
+    p: Float[ndarray, "*samples 2"], alpha: float | Broadcast, sign: float | Broadcast
+) -> Broadcast:
+    """The minimiser of the two-step loss in closed form, for any alpha from 0 to 1; alphas and signs
+    broadcast."""
     alphas = np.asarray(alpha, float)
     inside = np.where((alphas > 0) & (alphas < 1), alphas, 0.5)
     between = minimiser_between(p, inside, sign)
     return np.where(alphas == 1, minimiser_one(p), np.where(alphas == 0, minimiser_zero(p, sign), between))
 
 
-def real_roots(p: Moments, alphas: Alphas) -> tuple[Float[ndarray, "*samples degree"], Bool[ndarray, "*samples degree"]]:
-    """Roots of the derivative, of degree 2h-1, and which of them are real: eigenvalues of its companion matrices."""
-    horizon = int(np.flatnonzero(alphas)[-1]) + 1  # steps without weight after the last that has some do not count
+def real_roots(
+    p: Moments, alphas: Alphas
+) -> tuple[Float[ndarray, "*samples degree"], Bool[ndarray, "*samples degree"]]:
+    """Roots of the derivative, of degree 2h-1, and which of them are real: eigenvalues of its companion
+    matrices."""
+    horizon = (
+        int(np.flatnonzero(alphas)[-1]) + 1
+    )  # steps without weight after the last that has some do not count
     alphas, p = alphas[:horizon], p[..., :horizon]
     degree, steps = 2 * horizon - 1, np.arange(1, horizon + 1)
     ascending = np.zeros((*p.shape[:-1], degree + 1))
@@ -89,7 +103,8 @@ def real_roots(p: Moments, alphas: Alphas) -> tuple[Float[ndarray, "*samples deg
 
 
 def minimiser_any_horizon(p: Moments, alphas: Alphas, sign: float) -> Thetas:
-    """The minimiser for any horizon and weights: of several real roots those with the sign of theta, of these the best one."""
+    """The minimiser for any horizon and weights: of several real roots those with the sign of theta, of these
+    the best one."""
     roots, real = real_roots(p, alphas)
     right = real & (roots * sign > 0)
     allowed = np.where(right.any(axis=-1, keepdims=True), right, real)
@@ -99,22 +114,27 @@ def minimiser_any_horizon(p: Moments, alphas: Alphas, sign: float) -> Thetas:
 
 
 def augmented(states: Float[ndarray, " n"], observed: Float[ndarray, "*samples 2 n"]) -> Thetas:
-    r"""One-step least squares on $(s, o_1)$ and $(o_1, o_2)$ together: noise in the inputs biases it towards zero."""
+    r"""One-step least squares on $(s, o_1)$ and $(o_1, o_2)$ together: noise in the inputs biases it towards
+    zero."""
     first, second = observed[..., 0, :], observed[..., 1, :]
     above = first @ states + (first * second).sum(axis=-1)
     return above / (states @ states + (first**2).sum(axis=-1))
 
 
-def averaged(states: Float[ndarray, " n"], first: Float[ndarray, "*samples n"], again: Float[ndarray, "*samples n"]) -> Thetas:
+def averaged(
+    states: Float[ndarray, " n"], first: Float[ndarray, "*samples n"], again: Float[ndarray, "*samples n"]
+) -> Thetas:
     """One-step least squares on the mean of two observations of the same next state."""
     return (first + again) / 2 @ states / (states @ states)
 
 
 def first_order_variance(theta: float, alphas: Alphas, noise: float, energy: float) -> float:
-    r"""$\frac{\sigma^2}{\sum s^2}\,\frac{\sum_j \alpha_j^2 j^2 \theta^{2j-2}}{(\sum_j \alpha_j j^2 \theta^{2j-2})^2}$.
+    r"""$\frac{\sigma^2}{\sum s^2}\,\frac{\sum_j \alpha_j^2 j^2 \theta^{2j-2}}{(\sum_j \alpha_j j^2
+    \theta^{2j-2})^2}$.
 
-    `energy` is the sum of squared states. For two steps it is $\frac{\sigma^2}{s^2} \frac{\alpha^2 + 4\theta^2(1-\alpha)^2}
-    {(\alpha + 4\theta^2(1-\alpha))^2}$; for every theta it is smallest for equal weights.
+    `energy` is the sum of squared states. For two steps it is $\frac{\sigma^2}{s^2} \frac{\alpha^2 +
+    4\theta^2(1-\alpha)^2} {(\alpha + 4\theta^2(1-\alpha))^2}$; for every theta it is smallest for equal
+    weights.
     """
     steps = np.arange(1, len(alphas) + 1)
     slopes = steps**2 * float(theta) ** (2 * steps - 2)

@@ -5,7 +5,7 @@ import polars as pl
 from jaxtyping import Float
 from numpy import ndarray
 
-from multistep.selection.row_log import Row
+from multistep.runs.row_log import Row
 from multistep.studies.sigmoid_system import TRUE_PARAMETERS, observe
 
 LANDSCAPE_NOISES = (0.0, 0.2, 0.4, 0.6)
@@ -14,7 +14,8 @@ NUM_DRAWS = 10
 
 
 def landscape(num_samples: int, side: int, seed: int) -> tuple[pl.DataFrame, list[Row]]:
-    """The mean loss over ten noise draws on a grid around the truth, and where it is smallest for each draw."""
+    """The mean loss over ten noise draws on a grid around the truth, and where it is smallest for each
+    draw."""
     rng = np.random.default_rng([seed, 1])
     states = rng.uniform(-2, 2, num_samples)
     first = np.linspace(TRUE_PARAMETERS[0] - 1, TRUE_PARAMETERS[0] + 1, side)

@@ -1,4 +1,5 @@
-r"""The paper's two-parameter system: $s_{t+1} = \theta_1\,\mathrm{sigmoid}(\theta_2 s_t)$, and a network of the same form."""
+r"""The paper's two-parameter system: $s_{t+1} = \theta_1\,\mathrm{sigmoid}(\theta_2 s_t)$, and a network of
+the same form."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +29,8 @@ class SigmoidModel(AbstractModel):
 
 
 def two_step_errors(parameters: Parameters, observed: Observed) -> Float[Array, " 2"]:
-    """Mean squared error one and two steps ahead of the first of three observations: the general loss on this system."""
+    """Mean squared error one and two steps ahead of the first of three observations: the general loss on this
+    system."""
 
     def of_sample(observations: Float[Array, " 3"]) -> PerHorizon:
         no_actions = jnp.zeros((2, 0), observations.dtype)
@@ -58,7 +60,9 @@ def train(
         change, state = optimiser.update(slope, state)
         return (optax.apply_updates(parameters, change), state), None
 
-    def epoch(carried: tuple[Parameters, optax.OptState], numbers: Int[Array, "batches batch"]) -> tuple[tuple, Parameters]:
+    def epoch(
+        carried: tuple[Parameters, optax.OptState], numbers: Int[Array, "batches batch"]
+    ) -> tuple[tuple, Parameters]:
         carried, _ = jax.lax.scan(step, carried, numbers)
         return carried, carried[0]
 
@@ -77,7 +81,8 @@ def simulate(states: Float[ndarray, " samples"]) -> Float[ndarray, "3 samples"]:
 def observe(
     states: Float[ndarray, " samples"], noise: float, num_draws: int, rng: np.random.Generator
 ) -> Float[ndarray, "draws samples 3"]:
-    """First states, and both following ones with noise: its deviation is a share of the range of the states that follow."""
+    """First states, and both following ones with noise: its deviation is a share of the range of the states
+    that follow."""
     path = simulate(states)
     observed = np.repeat(path.T[None], num_draws, axis=0)
     observed[..., 1:] += noise * np.ptp(path[1:]) * rng.standard_normal(observed[..., 1:].shape)

@@ -1,4 +1,5 @@
-"""`multistep reproduce static`: R2bar by dataset, noise, horizon and beta, as in the section "Static evaluation"."""
+"""`multistep reproduce static`: R2bar by dataset, noise, horizon and beta, as in the section "Static
+evaluation"."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,14 +14,21 @@ from multistep.errors import InputError
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.selection.provenance import digest, episodes_digest
-from multistep.selection.row_log import Row, RowLog
-from multistep.selection.sweep import FAILED, AbstractJob, sweep
-from multistep.selection.workers import connect
-from multistep.studies.collect_dataset import collect
-from multistep.studies.run_folder import check_study, open_run, write_rows, write_run
+from multistep.runs.provenance import digest, episodes_digest
+from multistep.runs.row_log import Row, RowLog
+from multistep.runs.sweep import FAILED, AbstractJob, sweep
+from multistep.runs.workers import connect
+from multistep.commands.collect import collect
+from multistep.runs.run_folder import check_study, open_run, write_rows, write_run
 from multistep.studies.scales import Scale
-from multistep.studies.static_tables import beta_table, candidate_table, cell_table, curve_table, fit_table, verdicts
+from multistep.studies.static_tables import (
+    beta_table,
+    candidate_table,
+    cell_table,
+    curve_table,
+    fit_table,
+    verdicts,
+)
 from multistep.tasks.cache import cached, load_dataset
 from multistep.tasks.catalogue import CATALOGUE, Dataset, RandomPolicy, find_dataset
 from multistep.training import DEFAULT, PAPER
@@ -44,7 +52,8 @@ class StaticConfig:
     betas: tuple[float, ...] = ()
     """Betas of the weights (default: those of the scale)."""
     cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this machine)."""
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
+    machine)."""
     workers: int | None = None
     """Worker processes on this machine (default: one per core)."""
     retry_failed: bool = False
@@ -82,8 +91,19 @@ class Size:
 
 
 SIZES: dict[Scale, Size] = {
-    "smoke": Size((0.0, 0.02), (1, 2), (0.5, 1.5), 2, 2, 20, most_episodes=(12, 2, 4), steps=100, ceiling_episodes=1),
-    "quick": Size((0.0, 0.01, 0.02), (1, 2, 4, 10), (0.1, 0.5, 1.5), 3, 3, 100, most_episodes=(36, 4, 10), ceiling_episodes=3),
+    "smoke": Size(
+        (0.0, 0.02), (1, 2), (0.5, 1.5), 2, 2, 20, most_episodes=(12, 2, 4), steps=100, ceiling_episodes=1
+    ),
+    "quick": Size(
+        (0.0, 0.01, 0.02),
+        (1, 2, 4, 10),
+        (0.1, 0.5, 1.5),
+        3,
+        3,
+        100,
+        most_episodes=(36, 4, 10),
+        ceiling_episodes=3,
+    ),
     "paper": Size((0.0, 0.01, 0.02), PAPER_HORIZONS, PAPER_BETAS, 3, PAPER.epochs, 100, with_default=True),
 }
 
@@ -143,14 +163,19 @@ def write_tables(config: StaticConfig) -> dict[str, Any]:
         "seconds_of_fits": sum(row["seconds"] for row in rows),
         **verdicts(cells),
         "datasets_without_rows": sorted(CATALOGUE.keys() - {row["dataset"] for row in rows}),
-        "failures": [f"{row['dataset']}, noise {row['noise']:g}: {row['reason']}" for row in rows if row["outcome"] == FAILED],
+        "failures": [
+            f"{row['dataset']}, noise {row['noise']:g}: {row['reason']}"
+            for row in rows
+            if row["outcome"] == FAILED
+        ],
     }
     write_run(config.out, COMMAND, config, cells, summary)
     return summary
 
 
 def _check_rows(log: RowLog, jobs: Sequence[AbstractJob], out: Path) -> None:
-    """Refuse a folder with rows of the same cells from other episodes or settings: the tables would mix them up."""
+    """Refuse a folder with rows of the same cells from other episodes or settings: the tables would mix them
+    up."""
 
     def place(row: Row) -> tuple[Any, ...]:
         return tuple(row.get(name) for name in ("kind", "dataset", "noise", "preset", "horizon", "weights"))
@@ -160,11 +185,14 @@ def _check_rows(log: RowLog, jobs: Sequence[AbstractJob], out: Path) -> None:
         mine = ours.get(place(row), row)
         if any(row.get(name) != mine.get(name) for name in ("data", "config")):
             raise InputError(
-                f"{out} holds fits to other episodes of {row['dataset']}, or of other settings: choose another --out."
+                f"{out} holds fits to other episodes of {row['dataset']}, or of other settings: choose "
+                "another --out."
             )
 
 
-def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[AbstractJob], dict[str, Episodes]]:
+def prepare(
+    config: StaticConfig, datasets: Sequence[Dataset]
+) -> tuple[list[AbstractJob], dict[str, Episodes]]:
     """All jobs of the study in the order of its table, and the episodes that they need by their digest."""
     jobs: list[AbstractJob] = []
     data: dict[str, Episodes] = {}
@@ -179,13 +207,21 @@ def prepare(config: StaticConfig, datasets: Sequence[Dataset]) -> tuple[list[Abs
     return jobs, data
 
 
-def _cell_jobs(config: StaticConfig, dataset: Dataset, noise: float, data: str, folds: Sequence[Fold]) -> list[AbstractJob]:
+def _cell_jobs(
+    config: StaticConfig, dataset: Dataset, noise: float, data: str, folds: Sequence[Fold]
+) -> list[AbstractJob]:
     """The ceilings and fits of one dataset with one scale of noise."""
     size = SIZES[config.scale]
     base = replace(PAPER, epochs=size.epochs)
     names = {"dataset": dataset.name, "noise": noise}
     ceilings = [
-        CeilingJob(data, dataset.name, noise, replace(fold, test=fold.test[: size.ceiling_episodes]), size.score_horizon)
+        CeilingJob(
+            data,
+            dataset.name,
+            noise,
+            replace(fold, test=fold.test[: size.ceiling_episodes]),
+            size.score_horizon,
+        )
         for fold in folds
     ]
     fits = [
@@ -193,7 +229,10 @@ def _cell_jobs(config: StaticConfig, dataset: Dataset, noise: float, data: str, 
         for candidate in grid(base, config.horizons or size.horizons, config.betas or size.betas)
         for fold in folds
     ]
-    ours = [FitJob(data, DEFAULT, fold, config.seed, size.score_horizon, {**names, "preset": "default"}) for fold in folds]
+    ours = [
+        FitJob(data, DEFAULT, fold, config.seed, size.score_horizon, {**names, "preset": "default"})
+        for fold in folds
+    ]
     return [*fits, *ceilings, *(ours if size.with_default and not config.horizons else [])]
 
 
@@ -209,7 +248,9 @@ def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fo
         episodes = episodes.take(range(sum(split)))
     if size.steps is not None:
         pieces = dataset.task.episode_steps // size.steps
-        episodes = cut(episodes, size.steps).take(range(0, pieces * len(episodes), pieces))  # the first of each episode
+        episodes = cut(episodes, size.steps).take(
+            range(0, pieces * len(episodes), pieces)
+        )  # the first of each episode
     return episodes, deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
 
 
@@ -219,4 +260,8 @@ def _datasets(config: StaticConfig) -> list[Dataset]:
         return [find_dataset(name) for name in config.dataset]
     if config.scale == "smoke":
         return [find_dataset("cartpole/random")]
-    return [d for d in CATALOGUE.values() if isinstance(d.recipe, RandomPolicy) or cached(d, config.cache) is not None]
+    return [
+        d
+        for d in CATALOGUE.values()
+        if isinstance(d.recipe, RandomPolicy) or cached(d, config.cache) is not None
+    ]

@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from multistep.losses import effective_horizon, parse_weights
-from multistep.selection.row_log import Row
-from multistep.selection.sweep import FAILED
-from multistep.studies.intervals import mean_interval
+from multistep.runs.row_log import Row
+from multistep.runs.sweep import FAILED
+from multistep.evaluation.intervals import mean_interval
 from multistep.training import Outcome
 
 LEAST_DEVIATION = 0.0005  # the paper prints three digits: a deviation of 0 is anything below this
@@ -32,17 +32,23 @@ HAS_ALL_BETAS = pl.col("betas") >= pl.col("betas_in_all")
 
 
 def paper_cells() -> pl.DataFrame:
-    """The paper's table of R2bar(100): best beta, mean and deviation over its folds, whether it is highlighted."""
-    return _numbers("r2bar_100.csv").rename({"r2bar_100": "paper", "beta": "paper_beta", "deviation": "paper_deviation"})
+    """The paper's table of R2bar(100): best beta, mean and deviation over its folds, whether it is
+    highlighted."""
+    return _numbers("r2bar_100.csv").rename(
+        {"r2bar_100": "paper", "beta": "paper_beta", "deviation": "paper_deviation"}
+    )
 
 
 def paper_betas() -> pl.DataFrame:
     """The paper's best beta and effective horizon by noise and horizon, averaged over its eight datasets."""
-    return _numbers("best_betas.csv").rename({"beta": "paper_beta", "effective_horizon": "paper_effective_horizon"})
+    return _numbers("best_betas.csv").rename(
+        {"beta": "paper_beta", "effective_horizon": "paper_effective_horizon"}
+    )
 
 
 def fit_table(rows: Sequence[Row]) -> pl.DataFrame:
-    """One row per fit or ceiling that did not fail: what it is, fold, R2bar over half of the horizon and over all of it.
+    """One row per fit or ceiling that did not fail: what it is, fold, R2bar over half of the horizon and over
+    all of it.
 
     A training that diverged counts as one that predicts nothing: its R2 is minus infinity, as in a selection.
     """
@@ -56,7 +62,9 @@ def fit_table(rows: Sequence[Row]) -> pl.DataFrame:
                 "horizon": row["horizon"],
                 "weights": row["weights"],
                 "fold": row["fold"],
-                "r2": [-math.inf if row["outcome"] == Outcome.DIVERGED else float(value) for value in row["r2"]],
+                "r2": [
+                    -math.inf if row["outcome"] == Outcome.DIVERGED else float(value) for value in row["r2"]
+                ],
             }
             for row in rows
             if row["outcome"] != FAILED
@@ -69,11 +77,16 @@ def fit_table(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def candidate_table(fits: pl.DataFrame) -> pl.DataFrame:
-    """One row per candidate: mean and deviation of R2bar over its folds, beta and effective horizon of its weights."""
+    """One row per candidate: mean and deviation of R2bar over its folds, beta and effective horizon of its
+    weights."""
     found = (
         fits.filter(pl.col("kind") == "fit")
         .group_by(CANDIDATE, maintain_order=True)
-        .agg(pl.col("r2bar").mean().alias("mean"), pl.col("r2bar").std().alias("deviation"), pl.len().alias("folds"))
+        .agg(
+            pl.col("r2bar").mean().alias("mean"),
+            pl.col("r2bar").std().alias("deviation"),
+            pl.len().alias("folds"),
+        )
     )
     shapes = {pair: _shape(*pair) for pair in found.select("horizon", "weights").unique().iter_rows()}
     pairs = list(found.select("horizon", "weights").iter_rows())
@@ -84,20 +97,25 @@ def candidate_table(fits: pl.DataFrame) -> pl.DataFrame:
 
 
 def cell_table(fits: pl.DataFrame, num_folds: int, num_betas: int) -> pl.DataFrame:
-    """The paper's table: the best beta of each dataset, noise and horizon, beside the paper's figure and the ceiling.
+    """The paper's table: the best beta of each dataset, noise and horizon, beside the paper's figure and the
+    ceiling.
 
-    Candidates that lack a fold have no say; `betas` counts those that have all, out of `betas_in_all`. `above_paper` is the
-    difference in standard deviations of the paper's folds; `gain` is the relative improvement of R2bar over half of the
-    horizon over the one-step model, fold by fold.
+    Candidates that lack a fold have no say; `betas` counts those that have all, out of `betas_in_all`.
+    `above_paper` is the difference in standard deviations of the paper's folds; `gain` is the relative
+    improvement of R2bar over half of the horizon over the one-step model, fold by fold.
     """
     candidates = candidate_table(fits)
     whole = candidates.filter(pl.col("folds") == num_folds)
-    best = whole.sort("mean", descending=True, maintain_order=True).group_by(CELL, maintain_order=True).first()
+    best = (
+        whole.sort("mean", descending=True, maintain_order=True).group_by(CELL, maintain_order=True).first()
+    )
     several = (pl.col("preset") == "paper") & (pl.col("horizon") > 1)
     betas = whole.group_by(CELL).agg(pl.len().alias("betas"))
     betas = betas.with_columns(betas_in_all=pl.when(several).then(num_betas).otherwise(1))
     ceilings = (
-        fits.filter(pl.col("kind") == "ceiling").group_by("dataset", "noise").agg(pl.col("r2bar").mean().alias("ceiling"))
+        fits.filter(pl.col("kind") == "ceiling")
+        .group_by("dataset", "noise")
+        .agg(pl.col("r2bar").mean().alias("ceiling"))
     )
     deviation = pl.max_horizontal("paper_deviation", pl.lit(LEAST_DEVIATION))
     return (
@@ -125,8 +143,9 @@ def beta_table(cells: pl.DataFrame) -> pl.DataFrame:
 def verdicts(cells: pl.DataFrame) -> dict[str, list[str]]:
     """The paper's statements that can be checked cell by cell: which cells agree and which do not.
 
-    One-step cells agree within 3 of the paper's standard deviations or 0.030. A gain is significant in the paper where a
-    multi-step cell is highlighted and the one-step cell is not; ours is where the interval of the difference is above 0.
+    One-step cells agree within 3 of the paper's standard deviations or 0.030. A gain is significant in the
+    paper where a multi-step cell is highlighted and the one-step cell is not; ours is where the interval of
+    the difference is above 0.
     """
     paper = cells.filter((pl.col("preset") == "paper") & pl.col("paper").is_not_null() & HAS_ALL_BETAS)
     one_step = paper.filter(pl.col("horizon") == 1)
@@ -144,7 +163,8 @@ def verdicts(cells: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def curve_table(fits: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
-    """R2(h) of the best candidate of every cell and of the true simulator: mean over the folds, lowest and highest."""
+    """R2(h) of the best candidate of every cell and of the true simulator: mean over the folds, lowest and
+    highest."""
     chosen = fits.filter(pl.col("kind") == "fit").join(cells.select(CANDIDATE), on=CANDIDATE, how="semi")
     ceilings = fits.filter(pl.col("kind") == "ceiling").with_columns(preset=pl.lit("true simulator"))
     return (
@@ -167,7 +187,8 @@ def _gains(fits: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:
     chosen = fits.filter(pl.col("kind") == "fit").join(best.select(CANDIDATE), on=CANDIDATE, how="semi")
     one_step = chosen.filter((pl.col("horizon") == 1) & (pl.col("preset") == "paper"))
     paired = chosen.filter((pl.col("horizon") > 1) | (pl.col("preset") != "paper")).join(
-        one_step.select("dataset", "noise", "fold", one_half="r2bar_half", one_all="r2bar"), on=["dataset", "noise", "fold"]
+        one_step.select("dataset", "noise", "fold", one_half="r2bar_half", one_all="r2bar"),
+        on=["dataset", "noise", "fold"],
     )
     half = (pl.col("r2bar_half") - pl.col("one_half")) / pl.col("one_half").abs()
     whole = pl.col("r2bar") - pl.col("one_all")
@@ -176,16 +197,23 @@ def _gains(fits: pl.DataFrame, best: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_interval(samples: pl.Series) -> list[pl.Series]:
-    """Mean and interval of each list of samples; no interval of fewer than two, or where a training has diverged."""
+    """Mean and interval of each list of samples; no interval of fewer than two, or where a training has
+    diverged."""
     values = [np.array(own) for own in samples.to_list()]
-    intervals = [mean_interval(own) if len(own) > 1 and np.isfinite(own).all() else (None, None) for own in values]
+    intervals = [
+        mean_interval(own) if len(own) > 1 and np.isfinite(own).all() else (None, None) for own in values
+    ]
     ends = {end: [interval[number] for interval in intervals] for number, end in enumerate(("low", "high"))}
-    return [samples.list.mean(), *(pl.Series(f"{samples.name}_{end}", ends[end], dtype=pl.Float64) for end in ends)]
+    return [
+        samples.list.mean(),
+        *(pl.Series(f"{samples.name}_{end}", ends[end], dtype=pl.Float64) for end in ends),
+    ]
 
 
 def _cell_names(cells: pl.DataFrame) -> list[str]:
     return [
-        f"{name}, noise {noise:g}, h={horizon}" for name, noise, horizon in cells.select("dataset", "noise", "horizon").rows()
+        f"{name}, noise {noise:g}, h={horizon}"
+        for name, noise, horizon in cells.select("dataset", "noise", "horizon").rows()
     ]
 
 

@@ -1,4 +1,5 @@
-"""The environments of the paper, each one object, and the catalogue of datasets; they need the extra `tasks`."""
+"""The environments of the paper, each one object, and the catalogue of datasets; they need the extra
+`tasks`."""
 
 from multistep.tasks.cartpole import CARTPOLE as CARTPOLE
 from multistep.tasks.halfcheetah import HALFCHEETAH as HALFCHEETAH

@@ -1,4 +1,5 @@
-"""Where collected datasets are kept: a `.npz` file each, with its recipe and checksum in a `.json` file beside it.
+"""Where collected datasets are kept: a `.npz` file each, with its recipe and checksum in a `.json` file
+beside it.
 
 Those that cost hours come with multistep, and are found there unless the user has made them anew.
 """
@@ -13,7 +14,7 @@ from typing import Any
 import platformdirs
 
 from multistep.data import Episodes, load
-from multistep.data.atomic import write_text
+from multistep.runs.atomic import write_text
 from multistep.data.npz_files import save_npz
 from multistep.errors import InputError
 from multistep.tasks.catalogue import Dataset, find_dataset
@@ -38,15 +39,19 @@ class CachedDataset:
 
 
 def datasets_folder(folder: Path | None = None) -> Path:
-    """This folder, or that of the environment variable MULTISTEP_DATASETS, or the platform's place for caches."""
+    """This folder, or that of the environment variable MULTISTEP_DATASETS, or the platform's place for
+    caches."""
     if folder is not None:
         return folder
     chosen = os.environ.get(VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("multistep")) / "datasets"
+    return (
+        Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("multistep")) / "datasets"
+    )
 
 
 def load_dataset(name: str, folder: Path | None = None) -> Episodes:
-    """The episodes of a dataset of the catalogue, once `multistep collect` has made it; a damaged file is refused."""
+    """The episodes of a dataset of the catalogue, once `multistep collect` has made it; a damaged file is
+    refused."""
     return load(verified_path(find_dataset(name), folder))
 
 
@@ -55,7 +60,8 @@ def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:
     kept = cached(dataset, folder)
     if kept is None:
         raise InputError(
-            f"The dataset {dataset.name} is not in {datasets_folder(folder)}: make it with 'multistep collect {dataset.name}'."
+            f"The dataset {dataset.name} is not in {datasets_folder(folder)}: make it with 'multistep "
+            f"collect {dataset.name}'."
         )
     path = dataset_path(dataset, folder)
     if _sha256(path) != kept.sha256:
@@ -63,7 +69,9 @@ def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:
     return path
 
 
-def keep_dataset(dataset: Dataset, episodes: Episodes, versions: dict[str, str | None], folder: Path | None = None) -> Path:
+def keep_dataset(
+    dataset: Dataset, episodes: Episodes, versions: dict[str, str | None], folder: Path | None = None
+) -> Path:
     """Write the episodes, then what is known of them; each file is whole or not there."""
     path = _path_in(datasets_folder(folder), dataset)
     save_npz(episodes, path, compressed=True)
@@ -87,7 +95,8 @@ def cached(dataset: Dataset, folder: Path | None = None) -> CachedDataset | None
 
 
 def dataset_path(dataset: Dataset, folder: Path | None = None) -> Path:
-    """Where the dataset is: in the user's folder, or among those that come with multistep; else where it would be."""
+    """Where the dataset is: in the user's folder, or among those that come with multistep; else where it
+    would be."""
     own = _path_in(datasets_folder(folder), dataset)
     paths = (own, *(_path_in(shipped, dataset) for shipped in SHIPPED))
     return next((path for path in paths if _read(dataset, path) is not None), own)
@@ -106,7 +115,9 @@ def _read(dataset: Dataset, path: Path) -> CachedDataset | None:
         # Made by another recipe, of an earlier version perhaps, it is another dataset.
         return kept if kept.recipe == _recipe(dataset) else None
     except (ValueError, TypeError) as error:
-        raise InputError(f"{path.with_suffix('.json')} is damaged: delete it and collect the dataset again.") from error
+        raise InputError(
+            f"{path.with_suffix('.json')} is damaged: delete it and collect the dataset again."
+        ) from error
 
 
 def _recipe(dataset: Dataset) -> dict[str, Any]:

@@ -31,7 +31,9 @@ class CartpoleEnvironment(gymnasium.Env[ndarray, ndarray]):
     def data(self) -> Any:
         return self._suite.physics.data.ptr
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[ndarray, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ndarray, dict[str, Any]]:
         super().reset(seed=seed)
         if seed is not None:
             self._suite = suite.load("cartpole", "swingup", task_kwargs={"random": seed})

@@ -45,7 +45,8 @@ class AgentRollouts:
 
 @dataclass(frozen=True)
 class OnlineLoop:
-    """All episodes of a model-based agent that learns while it acts: fit a model, train SAC in it, act with both, repeat."""
+    """All episodes of a model-based agent that learns while it acts: fit a model, train SAC in it, act with
+    both, repeat."""
 
     seed: int
     preset: Preset
@@ -53,7 +54,8 @@ class OnlineLoop:
     horizon: int
     """Steps ahead that the model's loss looks at."""
     sac_steps: tuple[int, int]
-    """Least and most steps of SAC in each new model. The number is drawn for each: a wide range is an unstable agent."""
+    """Least and most steps of SAC in each new model. The number is drawn for each: a wide range is an
+    unstable agent."""
     num_random: int = 3
     """Episodes of random actions at the beginning."""
     num_envs: int = 100
@@ -81,10 +83,11 @@ class Dataset:
         return sum(self.split)
 
 
-# The episodes of demo and benchmark, chosen after a look at the true simulator's score on several: see bench/README.md.
+# The episodes of demo and benchmark, chosen after a look at the true simulator's score on several: see
+# bench/README.md.
 CARTPOLE_RANDOM_SEED = 6
-# D4RL's medium agent has a return of about 4800, half of what SAC converges to; this one has 5200 after 200 episodes. With seed
-# 0 it stays in a poor gait at 1600, which happens to some seeds.
+# D4RL's medium agent has a return of about 4800, half of what SAC converges to; this one has 5200 after 200
+# episodes. With seed 0 it stays in a poor gait at 1600, which happens to some seeds.
 HALFCHEETAH_TRAINING = AgentTraining(num_episodes=200, seed=1)
 STABLE_LOOP = OnlineLoop(seed=0, preset="default", horizon=4, sac_steps=(10_000, 10_000))
 # A one-step model, and a policy that has hardly begun to learn in some episodes and is good in others.
@@ -99,7 +102,13 @@ CATALOGUE = {
         Dataset("swimmer/random", SWIMMER, (36, 4, 10), RandomPolicy(0), "random"),
         Dataset("swimmer/mixed_replay", SWIMMER, (36, 4, 10), UNSTABLE_LOOP, "model-based SAC, unstable"),
         Dataset("halfcheetah/random", HALFCHEETAH, (76, 4, 20), RandomPolicy(0), "random"),
-        Dataset("halfcheetah/medium", HALFCHEETAH, (76, 4, 20), AgentRollouts(HALFCHEETAH_TRAINING, 0), "SAC half trained"),
+        Dataset(
+            "halfcheetah/medium",
+            HALFCHEETAH,
+            (76, 4, 20),
+            AgentRollouts(HALFCHEETAH_TRAINING, 0),
+            "SAC half trained",
+        ),
         Dataset(
             "halfcheetah/medium_replay",
             HALFCHEETAH,
@@ -114,5 +123,7 @@ CATALOGUE = {
 def find_dataset(name: str) -> Dataset:
     """The dataset of this name."""
     if name not in CATALOGUE:
-        raise InputError(f"There is no dataset {name} in the catalogue: choose one of {', '.join(CATALOGUE)}.")
+        raise InputError(
+            f"There is no dataset {name} in the catalogue: choose one of {', '.join(CATALOGUE)}."
+        )
     return CATALOGUE[name]

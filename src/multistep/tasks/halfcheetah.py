@@ -7,7 +7,15 @@ JOINTS = ("back_thigh", "back_shin", "back_foot", "front_thigh", "front_shin", "
 HALFCHEETAH = locomotion_task(
     "halfcheetah",
     environment="HalfCheetah-v5",
-    state_names=("height", "pitch", *JOINTS, "x_dot", "height_dot", "pitch_dot", *(f"{joint}_dot" for joint in JOINTS)),
+    state_names=(
+        "height",
+        "pitch",
+        *JOINTS,
+        "x_dot",
+        "height_dot",
+        "pitch_dot",
+        *(f"{joint}_dot" for joint in JOINTS),
+    ),
     action_names=tuple(f"{joint}_motor" for joint in JOINTS),
     simulator_steps=5,
     num_hidden=1,

@@ -1,7 +1,7 @@
 """What Gymnasium's Swimmer and HalfCheetah have in common: a body that is paid for moving forward.
 
-Their reward is the distance covered in a step over its duration, minus a cost of the action. Where the body is, is not
-observed; its velocity is.
+Their reward is the distance covered in a step over its duration, minus a cost of the action. Where the body
+is, is not observed; its velocity is.
 """
 
 from typing import Any

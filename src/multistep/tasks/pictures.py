@@ -27,7 +27,9 @@ def draw_frames(
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             return pool.submit(_draw, task.name, simulator_states, height, width).result()
     except Exception as error:
-        raise InputError(f"No pictures can be drawn here ({reason_of(error)}): MuJoCo needs a GL for that.") from error
+        raise InputError(
+            f"No pictures can be drawn here ({reason_of(error)}): MuJoCo needs a GL for that."
+        ) from error
     finally:
         if chosen is None:
             del os.environ[VARIABLE]

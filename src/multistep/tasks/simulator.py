@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from multistep.process import available_cores
+from multistep.runs.process import available_cores
 
 
 def simulate(
@@ -21,8 +21,8 @@ def simulate(
 ) -> Float[ndarray, "rollouts steps simulator"]:
     """Positions and velocities after each action, which is held for `simulator_steps`; in C, on all cores.
 
-    `warmstarts` are the accelerations from which the contact solver starts; with those of an environment the rollout is
-    that environment's, bit for bit.
+    `warmstarts` are the accelerations from which the contact solver starts; with those of an environment the
+    rollout is that environment's, bit for bit.
     """
     from mujoco import MjData, rollout  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -1,4 +1,5 @@
-"""`Task`: an environment, its reward as a function of observations, and what its true dynamics would score."""
+"""`Task`: an environment, its reward as a function of observations, and what its true dynamics would
+score."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,8 +42,11 @@ class Task:
     """Observations of the simulator's states (positions, velocities)."""
     set_to: Callable[[Observations], SimulatorStates]
     """The simulator's states nearest to these observations; what is not observed is zero."""
-    rewards: Callable[[Float[ndarray, "steps_and_one simulator"], Float[ndarray, "steps action"]], Float[ndarray, " steps"]]
-    """The environment's own rewards along an episode of simulator states; they may use what is not observed."""
+    rewards: Callable[
+        [Float[ndarray, "steps_and_one simulator"], Float[ndarray, "steps action"]], Float[ndarray, " steps"]
+    ]
+    """The environment's own rewards along an episode of simulator states; they may use what is not
+    observed."""
 
     def make(self) -> "gymnasium.Env[Any, Any]":
         """The environment itself, under Gymnasium's interface."""
@@ -50,7 +54,8 @@ class Task:
             return self.load()
         except ImportError as error:
             raise InputError(
-                f"The task {self.name} needs the simulator: install multistep with the extra 'tasks' (multistep[tasks])."
+                f"The task {self.name} needs the simulator: install multistep with the extra 'tasks' "
+                "(multistep[tasks])."
             ) from error
 
     def collect_random(self, num_episodes: int, *, key: Key, num_steps: int | None = None) -> Episodes:
@@ -61,11 +66,15 @@ class Task:
         seed_key, action_key = jax.random.split(key)
         environment = self.make()
         seed = int(jax.random.randint(seed_key, (), 0, 2**31 - 1))
-        starts, warmstarts = zip(*(_reset(environment, None if n else seed) for n in range(num_episodes)), strict=True)
+        starts, warmstarts = zip(
+            *(_reset(environment, None if n else seed) for n in range(num_episodes)), strict=True
+        )
         shape = (num_episodes, num_steps, len(self.action_names))
         actions = np.asarray(jax.random.uniform(action_key, shape, np.float32, -1, 1))
         model = environment.unwrapped.model  # pyright: ignore[reportAttributeAccessIssue]
-        after = simulate(model, np.stack(starts), actions, self.simulator_steps, warmstarts=np.stack(warmstarts))
+        after = simulate(
+            model, np.stack(starts), actions, self.simulator_steps, warmstarts=np.stack(warmstarts)
+        )
         states = np.concatenate([np.stack(starts)[:, None], after], axis=1)
         rewards = [self.rewards(*episode) for episode in zip(states, actions, strict=True)]
         observations = self.observe(states).astype(np.float32)
@@ -75,7 +84,8 @@ class Task:
     def ceiling(self, episodes: Episodes, *, horizon: int) -> Scores:
         """R2 of the true simulator rolled out from the same, noisy, first observations.
 
-        What exact dynamics are worth: a model can pass it only by a little, by learning to discount the noise in its start.
+        What exact dynamics are worth: a model can pass it only by a little, by learning to discount the noise
+        in its start.
         """
         check_horizon(episodes, horizon)
         model, unit = self.make().unwrapped.model, state_unit(episodes)  # pyright: ignore[reportAttributeAccessIssue]
@@ -85,7 +95,9 @@ class Task:
         )
         return scores_of(sums, episodes, unit)
 
-    def _episode_errors(self, model: Any, episode: Episode, unit: Float[ndarray, " state"], horizon: int) -> ErrorSums:
+    def _episode_errors(
+        self, model: Any, episode: Episode, unit: Float[ndarray, " state"], horizon: int
+    ) -> ErrorSums:
         """Sums of the simulator's squared errors over the rollouts from every state of one episode."""
         length = len(episode.actions)
         steps = np.arange(length)[:, None] + np.arange(horizon)
@@ -98,7 +110,9 @@ class Task:
         return ErrorSums(np.where(within[..., None], errors, 0).sum(axis=0), diverged.sum(axis=0))
 
 
-def _reset(environment: Any, seed: int | None) -> tuple[Float[ndarray, " simulator"], Float[ndarray, " velocities"]]:
+def _reset(
+    environment: Any, seed: int | None
+) -> tuple[Float[ndarray, " simulator"], Float[ndarray, " velocities"]]:
     """Positions and velocities after a reset, and the accelerations that the contact solver starts from."""
     environment.reset(seed=seed)
     data = environment.unwrapped.data

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from multistep.data import Episodes
-from multistep.data.atomic import replacing
+from multistep.runs.atomic import replacing
 from multistep.errors import InputError
 from multistep.losses import describe_weights
 from multistep.training.config import FitConfig
@@ -55,7 +55,8 @@ def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Rec
         raise InputError(f"The checkpoint {path} is damaged: delete it to start this fit anew.") from error
     if record.fingerprint != fingerprint:
         raise InputError(
-            f"The checkpoint {path} belongs to a fit with other data, settings or seed: delete it to start anew, or write "
+            f"The checkpoint {path} belongs to a fit with other data, settings or seed: delete it to start "
+            "anew, or write "
             "this fit to another place."
         )
     return jax.tree.unflatten(jax.tree.structure(like), leaves), record
@@ -82,6 +83,7 @@ def _name(score: Any) -> str:
 
 def _record(fields: dict[str, Any]) -> Record:
     history = tuple(
-        Epoch(**{**epoch, "errors": tuple(epoch["errors"]), "weights": tuple(epoch["weights"])}) for epoch in fields["history"]
+        Epoch(**{**epoch, "errors": tuple(epoch["errors"]), "weights": tuple(epoch["weights"])})
+        for epoch in fields["history"]
     )
     return Record(fields["fingerprint"], history, Outcome(fields["outcome"]) if fields["outcome"] else None)

@@ -18,7 +18,8 @@ class FitConfig:
     horizon: int = 40
     """Steps ahead that the loss looks at; 1 is the usual one-step loss."""
     weights: AbstractWeights = field(default_factory=Balanced)
-    """Weights of the steps ahead: balanced, uniform, exponential:BETA, or the weights themselves as 0.5,0.3,0.2."""
+    """Weights of the steps ahead: balanced, uniform, exponential:BETA, or the weights themselves as
+    0.5,0.3,0.2."""
     epochs: int = 5
     """Passes over all windows; the learning rate falls to zero along a cosine over them."""
     least_steps: int = 2500
@@ -36,10 +37,13 @@ class FitConfig:
             if value is not None and value < 1:
                 raise InputError(f"The {name.replace('_', ' ')} is {value}: it must be 1 or more.")
         if not 0 < self.learning_rate < float("inf"):
-            raise InputError(f"The learning rate is {self.learning_rate}: it must be a finite number above 0.")
+            raise InputError(
+                f"The learning rate is {self.learning_rate}: it must be a finite number above 0."
+            )
         if not isinstance(self.weights, AbstractWeights):
             raise InputError(
-                f"The weights are {self.weights!r}: give an object, such as Balanced(), Uniform() or Exponential(2.0)."
+                f"The weights are {self.weights!r}: give an object, such as Balanced(), Uniform() or "
+                "Exponential(2.0)."
             )
         self.weights.check(self.horizon)
 
@@ -68,15 +72,18 @@ PAPER = FitConfig(
     epochs=30,
     least_steps=1,
 )
-"""The paper's network, optimiser and batch size, with the horizon and weights it found best for noisy Cartpole data."""
+"""The paper's network, optimiser and batch size, with the horizon and weights it found best for noisy
+Cartpole data."""
 
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Two fits: one to the episodes as they were measured, one to the episodes as the first model has smoothed them.
+    """Two fits: one to the episodes as they were measured, one to the episodes as the first model has
+    smoothed them.
 
-    A rollout that starts in a noisy state learns dynamics that are blurred by the noise, worst where they are unstable.
-    Smoothed states have a fraction of it, and a shorter horizon will do. Without noise the first fit is the only one.
+    A rollout that starts in a noisy state learns dynamics that are blurred by the noise, worst where they are
+    unstable. Smoothed states have a fraction of it, and a shorter horizon will do. Without noise the first
+    fit is the only one.
     """
 
     measured: FitConfig
@@ -86,9 +93,12 @@ class Smoothed:
 
     @staticmethod
     def of(config: FitConfig) -> "Smoothed":
-        """The second fit like the first, with half of its horizon, but not below 20, if its weights allow for that."""
+        """The second fit like the first, with half of its horizon, but not below 20, if its weights allow for
+        that."""
         try:
-            return Smoothed(config, replace(config, horizon=min(config.horizon, max(20, config.horizon // 2))))
+            return Smoothed(
+                config, replace(config, horizon=min(config.horizon, max(20, config.horizon // 2)))
+            )
         except InputError:  # weights that were given one by one
             return Smoothed(config, config)
 

@@ -28,7 +28,8 @@ class Training(eqx.Module):
 
     @staticmethod
     def start(learner: Learner) -> "Training":
-        # The deviation head has no part in a loss on the mean: leaving it out saves a third of the optimiser's work.
+        # The deviation head has no part in a loss on the mean: leaving it out saves a third of the
+        # optimiser's work.
         everything = jax.tree.map(lambda _: True, learner)
         head = jax.tree.map(lambda _: False, learner.network.deviation_head)
         mean_part = eqx.tree_at(lambda spec: spec.network.deviation_head, everything, head)
@@ -58,22 +59,28 @@ def train_epoch(
     *,
     key: Key,
 ) -> tuple[Training, BatchReport]:
-    """The training after one gradient step per batch of window starts, and the batch reports averaged over the epoch."""
+    """The training after one gradient step per batch of window starts, and the batch reports averaged over
+    the epoch."""
 
     def descend(training: Training, given):
         starts, learning_rate, batch_key = given
         batch = jax.vmap(windows.gather)(starts)
-        gradient, (report, statistics) = jax.grad(batch_loss, has_aux=True)(training.trained, weights, batch, batch_key)
+        gradient, (report, statistics) = jax.grad(batch_loss, has_aux=True)(
+            training.trained, weights, batch, batch_key
+        )
         return _descended(training, gradient, statistics, learning_rate), report
 
-    training, reports = jax.lax.scan(descend, training, (batches, learning_rates, jax.random.split(key, len(batches))))
+    training, reports = jax.lax.scan(
+        descend, training, (batches, learning_rates, jax.random.split(key, len(batches)))
+    )
     return training, jax.tree.map(lambda values: values.mean(axis=0), reports)
 
 
 def batch_loss(
     learner: Learner, weights: AbstractWeights, batch: Window, key: Key
 ) -> tuple[Scalar, tuple[BatchReport, tuple[Statistics, ...]]]:
-    """Weighted multi-step loss of a batch of normalised windows; also its report and the batch-norm statistics it saw."""
+    """Weighted multi-step loss of a batch of normalised windows; also its report and the batch-norm
+    statistics it saw."""
 
     def errors_of(window: Window, key: Key) -> tuple[PerHorizon, tuple[Statistics, ...]]:
         start = (window.states[0], no_statistics(learner))
@@ -84,13 +91,18 @@ def batch_loss(
     keys = jax.random.split(key, len(batch.states))
     errors, statistics = jax.vmap(errors_of, axis_name=BATCH, out_axes=(0, None))(batch, keys)
     errors = jnp.mean(errors, axis=0)
-    # Each step of the rollout has statistics of its own; the running ones see their mean, once per gradient step.
+    # Each step of the rollout has statistics of its own; the running ones see their mean, once per gradient
+    # step.
     statistics = jax.tree.map(lambda values: values.mean(axis=0), statistics)
     return weighted_loss(errors, weights), (BatchReport(errors, weights(errors)), statistics)
 
 
-def _descended(training: Training, gradient: PyTree, statistics: tuple[Statistics, ...], learning_rate: Scalar) -> Training:
+def _descended(
+    training: Training, gradient: PyTree, statistics: tuple[Statistics, ...], learning_rate: Scalar
+) -> Training:
     direction, moments = ADAM.update(gradient, training.moments)
     trained = jax.tree.map(lambda value, change: value - learning_rate * change, training.trained, direction)
-    running = jax.tree.map(lambda old, new: (1 - MOMENTUM) * old + MOMENTUM * new, training.statistics, statistics)
+    running = jax.tree.map(
+        lambda old, new: (1 - MOMENTUM) * old + MOMENTUM * new, training.statistics, statistics
+    )
     return Training(trained, training.untouched, running, moments)

@@ -22,7 +22,7 @@ from multistep.training.checkpoint import Record, fingerprint_of, read_checkpoin
 from multistep.training.config import DEFAULT, FitConfig, Plan
 from multistep.training.epoch import Training, train_epoch
 from multistep.training.history import Epoch, Outcome
-from multistep.training.progress import progress_bar
+from multistep.runs.progress import progress_bar
 from multistep.types import Key
 
 Score = Callable[[Model, Episodes], float]
@@ -75,9 +75,9 @@ def fit(
 ) -> Fit:
     """Train a model on `train` and return it as it was when `score(model, valid)` was highest.
 
-    Expected failure is data: a fit that diverges or is interrupted (Ctrl-C) returns what it has and says so in its
-    outcome. With a `checkpoint` file, written after every epoch, the same call goes on where a killed one stopped and
-    ends with the same bits.
+    Expected failure is data: a fit that diverges or is interrupted (Ctrl-C) returns what it has and says so
+    in its outcome. With a `checkpoint` file, written after every epoch, the same call goes on where a killed
+    one stopped and ends with the same bits.
     """
     init_key, epochs_key = jax.random.split(key)
     _check_data(train, config.horizon)
@@ -101,13 +101,15 @@ def fit(
         return Fit(progress.best, record.history, Outcome.INTERRUPTED)
     if record.outcome is Outcome.FINISHED and not any(map(_is_scored, record.history)):
         warnings.warn(
-            "No epoch has a finite score on the validation episodes: the model of the last one is kept.", stacklevel=2
+            "No epoch has a finite score on the validation episodes: the model of the last one is kept.",
+            stacklevel=2,
         )
     return Fit(progress.best, record.history, record.outcome)
 
 
 def learning_rates(start: float, epoch: int, plan: Plan) -> Float[Array, " batches"]:
-    """Learning rate of each batch of an epoch: half a cosine from `start` to zero after the last of all batches."""
+    """Learning rate of each batch of an epoch: half a cosine from `start` to zero after the last of all
+    batches."""
     done = (epoch + np.arange(plan.num_batches) / plan.num_batches) / plan.num_epochs
     return jnp.asarray(start * (1 + np.cos(np.pi * done)) / 2, float)
 
@@ -118,7 +120,9 @@ def _advance(job: _Job, progress: _Progress, record: Record) -> tuple[_Progress,
     order_key, dropout_key = jax.random.split(jax.random.fold_in(job.key, number))
     batches = deal(job.starts, job.plan.batch_size, key=order_key)
     rates = learning_rates(job.config.learning_rate, number, job.plan)
-    training, report = train_epoch(progress.training, job.windows, batches, job.config.weights, rates, key=dropout_key)
+    training, report = train_epoch(
+        progress.training, job.windows, batches, job.config.weights, rates, key=dropout_key
+    )
     model = eqx.tree_at(lambda model: model.network, progress.best, training.network)
     value = _ranked(job.score(model, job.valid))
     errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report)
@@ -126,7 +130,9 @@ def _advance(job: _Job, progress: _Progress, record: Record) -> tuple[_Progress,
     history = (*record.history, epoch)
     is_best = _best(history) == epoch
     outcome = _outcome(history, job.plan.num_epochs, job.config.patience)
-    return _Progress(training, model if is_best else progress.best), Record(record.fingerprint, history, outcome)
+    return _Progress(training, model if is_best else progress.best), Record(
+        record.fingerprint, history, outcome
+    )
 
 
 def _outcome(history: tuple[Epoch, ...], num_epochs: int, patience: int | None) -> Outcome | None:
@@ -147,7 +153,8 @@ def _ranked(score: float) -> float:
 
 
 def _best(history: tuple[Epoch, ...]) -> Epoch | None:
-    """The epoch with the highest score, the first of equals; while no score is finite, the one trained longest."""
+    """The epoch with the highest score, the first of equals; while no score is finite, the one trained
+    longest."""
     sound = [epoch for epoch in history if all(map(math.isfinite, epoch.errors))]
     if not any(_is_scored(epoch) for epoch in sound):
         return sound[-1] if sound else None
@@ -163,19 +170,22 @@ def _check_data(train: Episodes, horizon: int) -> None:
     num_short = int((train.lengths < horizon).sum())
     if num_short == len(train):
         raise InputError(
-            f"All {len(train)} training episodes are shorter than the horizon of {horizon} steps (the longest has "
+            f"All {len(train)} training episodes are shorter than the horizon of {horizon} steps (the "
+            "longest has "
             f"{train.lengths.max()}): choose a shorter horizon or give longer episodes."
         )
     if num_short:
         warnings.warn(
-            f"{num_short} of {len(train)} training episodes are shorter than the horizon of {horizon} steps and "
+            f"{num_short} of {len(train)} training episodes are shorter than the horizon of {horizon} steps "
+            "and "
             "take no part in that fit.",
             stacklevel=3,
         )
     constant = train.constant_columns()
     if constant:
         warnings.warn(
-            f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.", stacklevel=3
+            f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.",
+            stacklevel=3,
         )
 
 

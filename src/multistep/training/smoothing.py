@@ -1,4 +1,5 @@
-"""`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again; `learn`: that, or one fit alone."""
+"""`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again; `learn`: that, or one
+fit alone."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from multistep.errors import InputError
 from multistep.training.config import SMOOTHED, FitConfig, Smoothed
 from multistep.training.fit import Fit, Score, fit
 from multistep.training.history import Outcome
-from multistep.training.progress import progress_spinner
+from multistep.runs.progress import progress_spinner
 from multistep.types import Key, Scalar, State
 
 PaddedStates = Float[Array, "episodes time_and_one state"]
@@ -44,7 +45,8 @@ class SmoothedFit(Fit):
     first: Fit
     """The fit to the episodes as they were measured."""
     observer: Observer | None
-    """The model of the first fit, and the noise on the measurements that it found; none if it could not look for it."""
+    """The model of the first fit, and the noise on the measurements that it found; none if it could not look
+    for it."""
     reason: str | None
     """Why the first fit is the result; none if the second is."""
 
@@ -70,7 +72,9 @@ def learn(
         case FitConfig():
             return fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)
         case _:
-            raise InputError(f"The configuration is {config!r}: give a FitConfig, or a Smoothed for two fits.")
+            raise InputError(
+                f"The configuration is {config!r}: give a FitConfig, or a Smoothed for two fits."
+            )
 
 
 def fit_smoothed(
@@ -82,10 +86,12 @@ def fit_smoothed(
     score: Score,
     checkpoint: str | Path | None = None,
 ) -> SmoothedFit:
-    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was measured.
+    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was
+    measured.
 
-    The first fit is that of `fit` with the same key and checkpoint. It is the result where its model cannot take noise out:
-    where in no state the noise that it finds exceeds what it misses in one step. The second has a checkpoint beside it.
+    The first fit is that of `fit` with the same key and checkpoint. It is the result where its model cannot
+    take noise out: where in no state the noise that it finds exceeds what it misses in one step. The second
+    has a checkpoint beside it.
     """
     first = fit(train, valid, config.measured, key=key, score=score, checkpoint=checkpoint)
 
@@ -126,32 +132,45 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
     windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
     unit = np.where(np.ptp(episodes.states, axis=0) > 0, episodes.states.std(axis=0, dtype=np.float64), 1)
-    guess = np.nan_to_num(estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit, nan=0.01)
+    guess = np.nan_to_num(
+        estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit, nan=0.01
+    )
     first = np.log(np.clip(np.concatenate([guess, guess / 5]), LEAST, MOST))
 
     def objective(logs: Float[ndarray, " twice_state"]) -> tuple[float, Float[ndarray, " twice_state"]]:
-        value, slope = _cost(jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, jnp.asarray(starts))
+        value, slope = _cost(
+            jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, jnp.asarray(starts)
+        )
         return float(value), np.asarray(slope, np.float64)
 
     bounds = [(np.log(LEAST), np.log(MOST))] * len(first)
     # A smaller tolerance is lost in single precision: the line search then tries in vain.
-    found: Any = minimize(objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 100})
+    found: Any = minimize(
+        objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 100}
+    )
     if not np.isfinite(found.fun):
-        raise CannotSmooth("The model diverges on the episodes, so that their noise cannot be found: train it for longer.")
+        raise CannotSmooth(
+            "The model diverges on the episodes, so that their noise cannot be found: train it for longer."
+        )
     return _observer(model, jnp.asarray(found.x, float), jnp.asarray(unit, float))
 
 
 def smooth(observer: Observer, episodes: Episodes) -> Episodes:
-    """The episodes with the observer's best guess of every state in place of what was measured; a constant one stays."""
+    """The episodes with the observer's best guess of every state in place of what was measured; a constant
+    one stays."""
     states, constant = np.empty_like(episodes.states), np.ptp(episodes.states, axis=0) == 0
     pieces = [piece for number in range(len(episodes)) for piece in _pieces(number, episodes[number])]
     buckets = np.ceil(np.log2([len(piece.episode.actions) for piece in pieces]))
-    for bucket in np.unique(buckets):  # padded to the longest of a bucket: few programs to compile, whatever the lengths
+    for bucket in np.unique(
+        buckets
+    ):  # padded to the longest of a bucket: few programs to compile, whatever the lengths
         together = [pieces[place] for place in np.flatnonzero(buckets == bucket)]
         found = np.asarray(_smooth_padded(observer, *_padded([piece.episode for piece in together])))
         for piece, smoothed in zip(together, found, strict=True):
             if not np.isfinite(smoothed[: len(piece.episode.states)]).all():
-                raise CannotSmooth(f"The model diverges in episode {piece.number} and cannot smooth it: train it for longer.")
+                raise CannotSmooth(
+                    f"The model diverges in episode {piece.number} and cannot smooth it: train it for longer."
+                )
             first = int(episodes.state_offsets[piece.number]) + piece.first
             states[first + piece.kept.start : first + piece.kept.stop] = smoothed[piece.kept]
     return replace(episodes, states=np.where(constant, episodes.states, states))
@@ -193,7 +212,8 @@ def _check_length(episodes: Episodes) -> None:
     steps = _usual_length(episodes)
     if steps < LEAST_STEPS:
         raise CannotSmooth(
-            f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from motion: that takes "
+            f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from "
+            "motion: that takes "
             f"{LEAST_STEPS} steps."
         )
 
@@ -205,21 +225,30 @@ def _usual_length(episodes: Episodes) -> int:
 
 
 def _padded(episodes: Sequence[Episode]) -> tuple[PaddedStates, PaddedActions, Int[Array, " episodes"]]:
-    """Measured states and actions of each episode, the last ones repeated up to the longest, and their numbers of steps."""
+    """Measured states and actions of each episode, the last ones repeated up to the longest, and their
+    numbers of steps."""
 
     def stack(parts: Sequence[Float[ndarray, "_ dimension"]]) -> Float[Array, "episodes longest dimension"]:
         longest = max(map(len, parts))
-        return jnp.asarray(np.stack([np.pad(part, ((0, longest - len(part)), (0, 0)), mode="edge") for part in parts]), float)
+        return jnp.asarray(
+            np.stack([np.pad(part, ((0, longest - len(part)), (0, 0)), mode="edge") for part in parts]), float
+        )
 
     lengths = jnp.asarray([len(episode.actions) for episode in episodes])
-    return stack([episode.states for episode in episodes]), stack([episode.actions for episode in episodes]), lengths
+    return (
+        stack([episode.states for episode in episodes]),
+        stack([episode.actions for episode in episodes]),
+        lengths,
+    )
 
 
 @jax.jit
 def _smooth_padded(
     observer: Observer, states: PaddedStates, actions: PaddedActions, num_steps: Int[Array, " episodes"]
 ) -> PaddedStates:
-    return jax.lax.map(lambda episode: observer.smooth(*episode), (states, actions, num_steps), batch_size=EPISODES_AT_ONCE)
+    return jax.lax.map(
+        lambda episode: observer.smooth(*episode), (states, actions, num_steps), batch_size=EPISODES_AT_ONCE
+    )
 
 
 @jax.jit
@@ -231,7 +260,8 @@ def _cost(
     windows: Windows,
     starts: Int[Array, "segments 2"],
 ) -> Scalar:
-    """Minus the mean log-density of a measurement in the segments, for the logarithms of the noise's deviations."""
+    """Minus the mean log-density of a measurement in the segments, for the logarithms of the noise's
+    deviations."""
     observer = _observer(model, logs, unit)
     densities = jax.vmap(lambda start: observer.filter(*windows.gather(start)).log_density)(starts)
     return -densities.mean()

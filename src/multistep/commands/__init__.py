@@ -1,0 +1,1 @@
+"""The commands of a user's own work: a configuration and a `run` each."""

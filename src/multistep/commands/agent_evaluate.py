@@ -1,0 +1,112 @@
+"""`multistep agent evaluate`: what an agent is worth in the real environment of a task."""
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from multistep.agents.acting import EpisodeJob
+from multistep.agents.imagination import fingerprint_of
+from multistep.agents.observing import Observing
+from multistep.agents.planners import AbstractPlanner
+from multistep.data import add_noise
+from multistep.errors import InputError
+from multistep.runs.provenance import digest
+from multistep.runs.row_log import RowLog
+from multistep.runs.sweep import FAILED, sweep
+from multistep.runs.workers import connect
+from multistep.commands.agent_options import Given, Planning, find_given, make_planner
+from multistep.evaluation.intervals import mean_interval
+from multistep.runs.run_folder import check_run, open_run, write_run
+from multistep.tasks import TASKS
+from multistep.training import fit_observer
+
+COMMAND = "agent evaluate"
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(Planning):
+    """Act in the real environment of a task."""
+
+    episodes: int = 10
+    """Episodes to act."""
+    steps: int | None = None
+    """Steps of each (default: those of the task)."""
+    noise: float = 0.0
+    """Deviation of the noise on what the planner sees, as a share of each state's range in the data."""
+    filter: bool = False
+    """Plan from the state that an observer takes the noisy one for; it is fitted to the start states'
+    episodes with that noise added (and to the first model of an ensemble)."""
+    workers: int | None = None
+    """Worker processes (default: one per core)."""
+    out: Path = Path("runs/evaluate")
+    """Folder for rows and pictures; the same command goes on with the episodes that are missing."""
+
+
+def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
+    """Act in the real environment, leave one row per episode in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
+    if config.task is None:
+        raise InputError(
+            "Evaluating needs an environment to act in: name a task with --task (and your own --reward, if "
+            "any)."
+        )
+    longest = TASKS[config.task].episode_steps
+    if config.episodes < 1 or (config.steps is not None and not 1 <= config.steps <= longest):
+        raise InputError(f"Act at least 1 episode, of 1 to {longest} steps.")
+    if not 0 <= config.noise < float("inf"):
+        raise InputError(f"The noise is {config.noise}: it must be 0 or more, and finite.")
+    given = find_given(config)
+    imagination, planner = make_planner(config, given)
+    if config.filter:
+        planner = _observing(config, given, planner)
+    deviation = config.noise * np.ptp(given.starts.states, axis=0).astype(np.float64)
+    sizes = fingerprint_of(imagination, config.num_sequences, config.plan_horizon)
+    filter_seed = config.seed if config.filter else None  # that of the noise which the observer is fitted to
+    name = digest([sizes, str(config.planner), _agent_digest(config), config.noise, filter_seed])
+    jobs = [
+        EpisodeJob(name, config.task, config.seed + number, config.steps) for number in range(config.episodes)
+    ]
+    log = RowLog(config.out / "episodes.jsonl")
+    with log.writing():
+        open_run(config.out, COMMAND, config)
+        with connect(num_workers=config.workers) as client:
+            rows = sweep(jobs, {name: (planner, deviation)}, log, client, description="episodes")
+        failed = [row["reason"] for row in rows if row["outcome"] == FAILED]
+        if failed:
+            log.forget(FAILED)
+            raise InputError(f"{len(failed)} of {len(rows)} episodes failed: {failed[0]}.")
+    returns = np.array([row["return"] for row in rows])
+    low, high = mean_interval(returns)
+    summary = {
+        "task": config.task,
+        "episodes": len(returns),
+        "noise": config.noise,
+        "return_mean": float(returns.mean()),
+        "return_low": low,
+        "return_high": high,
+        "seconds_per_step": statistics.mean(row["seconds"] / row["steps"] for row in rows),
+        "poses": rows[0]["poses"],
+    }
+    short = [{key: row[key] for key in ("task", "seed", "return", "steps", "seconds")} for row in rows]
+    write_run(config.out, COMMAND, config, short, summary)
+    return summary
+
+
+def _observing(config: EvaluateConfig, given: Given, planner: AbstractPlanner[Any]) -> AbstractPlanner[Any]:
+    """The planner behind an observer."""
+    seen = (
+        add_noise(given.starts, config.noise, key=jax.random.key(config.seed))
+        if config.noise
+        else given.starts
+    )
+    return Observing(planner, fit_observer(given.models[0], seen), given.starts.action_size)
+
+
+def _agent_digest(config: Planning) -> str | None:
+    return (
+        None if config.agent is None or not config.agent.exists() else digest(config.agent.read_bytes().hex())
+    )

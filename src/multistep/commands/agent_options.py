@@ -1,0 +1,194 @@
+"""What the commands of `multistep agent` share: the model, what is earned in it, and how actions are
+planned."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+import tyro
+
+from multistep.agents.imagination import ActionRange, Imagination, Reward, imagine
+from multistep.agents.own_reward import find_reward
+from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
+from multistep.agents.policy import load_agent, policy_of
+from multistep.agents.stages import check_seed
+from multistep.data import Columns, Episodes
+from multistep.dynamics import Model, load_model
+from multistep.errors import InputError
+from multistep.runs.provenance import digest
+from multistep.commands.source import columns_of, read_episodes
+from multistep.tasks import TASKS
+
+PlannerName = Literal["guided", "cem", "random"]
+ABOUT_AGENT = "agent.json"
+
+
+@dataclass(frozen=True)
+class InModel:
+    """The model, and what an agent is to do in it."""
+
+    model: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """The model.safetensors that a fit has left; several of them are an ensemble."""
+    starts: tuple[str, ...]
+    """Files with the episodes that rollouts start in, or a dataset of the paper by its name."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what; states and actions are those that the model was trained on unless
+    named."""
+    task: Literal["cartpole", "swimmer", "halfcheetah"] | None = None
+    """Task whose reward is earned."""
+    reward: str | None = None
+    """Your own reward of one (state, action, next state), in JAX, as module:function."""
+    margin: float = 0.5
+    """States are kept within their range in the data, widened on both sides by this share of it."""
+    action_low: tuple[float, ...] = ()
+    """Lowest actions, one number for all or one for each (default: -1, or the lowest of the data if some are
+    beyond)."""
+    action_high: tuple[float, ...] = ()
+    """Highest actions, likewise."""
+
+
+@dataclass(frozen=True)
+class Planning(InModel):
+    """How actions are chosen."""
+
+    agent: Path | None = None
+    """The agent.zip of a training: its policy guides the planner."""
+    planner: PlannerName | None = None
+    """guided: sequences of the agent's policy, completed with its value; cem: the cross-entropy method;
+    random: random shooting (default: guided with an agent, cem without)."""
+    num_sequences: int = 500
+    """Sequences that a decision tries."""
+    plan_horizon: int = 20
+    """Steps that a decision looks ahead."""
+    seed: int = 0
+    """Seed of the planner, and of the first episode."""
+
+
+class Given(NamedTuple):
+    """What the options stand for."""
+
+    models: list[Model]
+    reward: Reward
+    starts: Episodes
+
+
+def find_given(config: InModel) -> Given:
+    """Models, reward and start states, all of the same sizes."""
+    if config.task is None and config.reward is None:
+        raise InputError(
+            "There is nothing to earn: name a task with --task, or your own reward with --reward "
+            "module:function."
+        )
+    models = [load_model(path) for path in config.model]
+    if not models:
+        raise InputError("There is no model: name the model.safetensors that a fit has left.")
+    if config.task is not None:
+        _check_task(models[0], config.task, config.model[0])
+    reward = find_reward(config.reward) if config.reward is not None else TASKS[str(config.task)].reward
+    columns = columns_of(models[0], config.model[0], config.columns)
+    return Given(models, reward, read_episodes(config.starts, columns))
+
+
+def action_range(config: InModel) -> ActionRange | None:
+    """The range of actions that is asked for, if one is."""
+    if not config.action_low and not config.action_high:
+        return None
+    if not config.action_low or not config.action_high:
+        raise InputError("Actions have two ends: give both --action-low and --action-high.")
+    return config.action_low, config.action_high
+
+
+def _check_task(model: Model, task: str, path: Path) -> None:
+    own = TASKS[task]
+    expected, found = ((len(of.state_names), len(of.action_names)) for of in (own, model))
+    for what in ("state", "action"):
+        have, want = (tuple(getattr(of, f"{what}_names")) for of in (model, own))
+        if have != want and sorted(have) == sorted(want):
+            raise InputError(
+                f"The {what}s of {path} are {', '.join(have)}, those of {task} {', '.join(want)}: fit a "
+                "model with them in "
+                "this order."
+            )
+    if expected != found:
+        raise InputError(
+            f"The model {path} has {found[0]} states and {found[1]} actions, the task {task} {expected[0]} "
+            f"and {expected[1]}: "
+            "give a model of this task."
+        )
+
+
+def make_planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlanner[Any]]:
+    """The planner that is asked for, in its model."""
+    imagination = imagine(
+        given.models, given.reward, given.starts, margin=config.margin, action_range=action_range(config)
+    )
+    sizes = {"num_sequences": config.num_sequences, "horizon": config.plan_horizon}
+    if min(sizes.values()) < 1:
+        raise InputError(
+            f"{config.num_sequences} sequences of {config.plan_horizon} steps: give at least 1 of each."
+        )
+    check_seed(config.seed)
+    kind = config.planner or ("guided" if config.agent else "cem")
+    match kind:
+        case "random":
+            return imagination, RandomShooting(imagination, **sizes)
+        case "cem":
+            return imagination, CrossEntropy(imagination, num_elites=_elites(config), **sizes)
+        case "guided":
+            return imagination, PolicyGuided(
+                imagination, policy_of(_load_agent(config, given, imagination)), **sizes
+            )
+
+
+def models_digest(models: list[Model]) -> str:
+    """What tells these models from others."""
+    return digest(
+        [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(models) if hasattr(leaf, "dtype")]
+    )
+
+
+def _elites(config: Planning) -> int:
+    """A tenth of the sequences, but two at least: one alone has no spread to search in."""
+    return max(min(2, config.num_sequences), config.num_sequences // 10)
+
+
+def _load_agent(config: Planning, given: Given, imagination: Imagination) -> Any:
+    """The agent, unless what is beside it says that it belongs to another model, or its actions have another
+    range."""
+    if config.agent is None:
+        raise InputError(
+            "The guided planner needs an agent: name the agent.zip of a training with --agent, or use "
+            "--planner cem."
+        )
+    if not config.agent.exists():
+        raise InputError(
+            f"There is no file {config.agent}: name the agent.zip that 'multistep agent train' has left."
+        )
+    about = config.agent.with_name(ABOUT_AGENT)
+    if about.exists() and _model_of(about) != models_digest(given.models):
+        raise InputError(
+            f"The agent {config.agent} was trained in another model: name the model that it was trained in."
+        )
+    agent = load_agent(config.agent, state_size=given.starts.state_size, action_size=given.starts.action_size)
+    space: Any = agent.action_space
+    if not (
+        np.allclose(space.low, imagination.action_low) and np.allclose(space.high, imagination.action_high)
+    ):
+        raise InputError(
+            f"The actions of the agent {config.agent} have another range than the data's: name its own "
+            "--starts."
+        )
+    return agent
+
+
+def _model_of(about: Path) -> str:
+    """The digest of the model that an agent was trained in."""
+    try:
+        return json.loads(about.read_text())["model"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{about} is damaged: delete it, the agent is then used with any model of its sizes."
+        ) from error

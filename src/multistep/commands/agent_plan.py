@@ -1,0 +1,73 @@
+"""`multistep agent plan`: what an agent would do, step by step, in the model itself."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from multistep.agents.planning import plan
+from multistep.errors import InputError
+from multistep.commands.agent_options import Planning, find_given, make_planner
+from multistep.runs.run_folder import check_run, write_run
+
+COMMAND = "agent plan"
+
+
+@dataclass(frozen=True)
+class PlanConfig(Planning):
+    """Plan in a learned model, step by step, from a state."""
+
+    state: tuple[float, ...] = ()
+    """State to start in (default: the first one of the data)."""
+    steps: int = 100
+    """Decisions to take."""
+    out: Path = Path("runs/plan")
+    """Folder for rows and figure."""
+
+
+def run_plan(config: PlanConfig) -> dict[str, Any]:
+    """Plan, leave the episode in `config.out` and return the summary."""
+    check_run(config.out, COMMAND)
+    given = find_given(config)
+    imagination, planner = make_planner(config, given)
+    state = np.asarray(config.state) if config.state else given.starts.states[0].astype(np.float64)
+    names = given.starts.state_names
+    if len(state) != len(names):
+        raise InputError(
+            f"The state has {len(state)} numbers, the model {len(names)} ({', '.join(names)}): give one for "
+            "each."
+        )
+    for name, value, low, high in zip(names, state, imagination.low, imagination.high, strict=True):
+        if not low <= value <= high:
+            raise InputError(
+                f"The state has {name} = {value:g}, but the model is rolled out within {low:.4g} and "
+                f"{high:.4g}: give a state "
+                "inside, or a larger --margin."
+            )
+    if config.steps < 1:
+        raise InputError(f"{config.steps} steps were asked for: plan at least 1.")
+    planned = plan(planner, imagination, state, num_steps=config.steps, seed=config.seed)
+    rows = [
+        {
+            "step": step,
+            **{name: float(value) for name, value in zip(names, planned.states[step], strict=True)},
+            **{
+                name: float(value)
+                for name, value in zip(given.starts.action_names, planned.actions[step], strict=True)
+            },
+            "reward": float(planned.rewards[step]),
+        }
+        for step in range(len(planned.actions))
+    ]
+    first = {name: rows[0][name] for name in given.starts.action_names}
+    summary = {
+        "first_action": first,
+        "return": float(planned.rewards.sum()),
+        "steps": len(rows),
+        "left": planned.left,
+    }
+    write_run(
+        config.out, COMMAND, config, rows, summary | {"states": names, "actions": given.starts.action_names}
+    )
+    return summary

@@ -1,0 +1,46 @@
+"""`multistep convert`: episodes from one format to another, with noise if asked."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from multistep.data import Columns, save
+from multistep.errors import InputError
+from multistep.commands.source import read_episodes
+
+
+@dataclass(frozen=True)
+class ConvertConfig:
+    """Write the episodes of files to another file."""
+
+    source: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="IN")]
+    """File with episodes (.csv, .parquet, .npz, .hdf5), or several by a pattern such as 'logs/*.csv', or a
+    Minari dataset, or a dataset of the paper by its name."""
+    out: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """File to write (.csv, .parquet, .npz, .hdf5), or the id of a new Minari dataset, such as
+    lab/plant-v0."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what."""
+    cut: int | None = None
+    """Cut long recordings into episodes of this many steps."""
+    noise: tuple[float, ...] = ()
+    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
+    noise_seed: int = 0
+    """Seed of that noise: the same seed gives the same noise on the same data."""
+    overwrite: bool = False
+    """Replace a file that is there already."""
+
+
+def run_convert(config: ConvertConfig) -> dict[str, Any]:
+    """Read, write, and return how much it was."""
+    if Path(config.out).exists() and not config.overwrite:
+        raise InputError(
+            f"{config.out} is there already: choose another name, or add --overwrite to replace it."
+        )
+    episodes = read_episodes(
+        [config.source], config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
+    )
+    save(episodes, config.out)
+    return {"episodes": len(episodes), "steps": episodes.num_steps, "out": config.out}

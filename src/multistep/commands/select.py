@@ -1,0 +1,164 @@
+"""`multistep select`: horizon and weights for the user's own files, and the model that they give."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import jax.numpy as jnp
+import tyro
+
+from multistep.data import Columns
+from multistep.dynamics import save_model
+from multistep.errors import InputError
+from multistep.losses import (
+    AbstractWeights,
+    Balanced,
+    Exponential,
+    Uniform,
+    describe_weights,
+    effective_horizon,
+)
+from multistep.runs.provenance import digest, episodes_digest, plain
+from multistep.selection.ranked import Ranked
+from multistep.runs.row_log import Row
+from multistep.selection.search import AbstractSearch, Grid, Halving
+from multistep.selection.select import Selection, refit, select
+from multistep.selection.vary import vary
+from multistep.commands.source import read_episodes
+from multistep.runs.run_folder import fit_summary, history_rows, open_run, write_rows, write_run
+from multistep.training import PRESETS, FitConfig, Outcome, Preset
+
+COMMAND = "select"
+SEARCHES: dict[str, AbstractSearch] = {"grid": Grid(), "halving": Halving()}
+
+
+@dataclass(frozen=True)
+class SelectConfig:
+    """Choose horizon and weights by cross-validation on files with episodes, then fit to all of them."""
+
+    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
+    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari
+    dataset, or a dataset of the paper by its name."""
+    horizons: tuple[int, ...] = (1, 4, 10, 40)
+    """Horizons of the loss to try; 1 is the usual one-step loss."""
+    betas: tuple[float, ...] = (0.5, 1.0)
+    """Betas of exponential weights to try with every horizon above 1."""
+    weights: tuple[AbstractWeights, ...] = field(default_factory=lambda: (Balanced(),))
+    """Other weights to try with every horizon above 1: balanced, uniform, exponential:BETA."""
+    vary: tuple[str, ...] = ()
+    """Any other training option, with one value or several to try: epochs=10, learning_rate=1e-3,3e-4,
+    network.hidden_size=128,256."""
+    preset: Preset = "default"
+    """What the training options are otherwise: ours, or the paper's."""
+    search: Literal["grid", "halving"] = "grid"
+    """grid: every candidate in full; halving: short trainings of all, full ones of the best, at a fraction of
+    the cost."""
+    folds: int = 3
+    """Folds of whole episodes; each episode is held out once."""
+    score_horizon: int = 100
+    """Steps ahead that R2bar averages over (fewer if the held-out episodes are too short or too few)."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what; all other formats know their columns, and naming some picks
+    those."""
+    noise: tuple[float, ...] = ()
+    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
+    noise_seed: int = 0
+    """Seed of that noise."""
+    cut: int | None = None
+    """Cut long recordings into episodes of this many steps, so that they can be dealt into folds."""
+    seed: int = 0
+    """Seed of folds and training."""
+    cluster: str | None = None
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
+    machine)."""
+    workers: int | None = None
+    """Worker processes on this machine (default: one per core)."""
+    retry_failed: bool = False
+    """Run fits again that failed in an earlier run of the command."""
+    out: Path = Path("runs/select")
+    """Folder for the rows and the model; the same command goes on where it was stopped."""
+
+
+def candidates_of(config: SelectConfig) -> list[FitConfig]:
+    """Every combination of horizons, weights and whatever else varies."""
+    weights = [*(Exponential(beta) for beta in config.betas), *config.weights]
+    pairs = [(h, w) for h in config.horizons for w in ([Uniform()] if h == 1 else weights)]
+    bases = vary(PRESETS[config.preset], config.vary)
+    candidates = (
+        replace(base, horizon=horizon, weights=weight) for base, (horizon, weight) in product(bases, pairs)
+    )
+    return list(dict.fromkeys(candidates))
+
+
+def run_select(config: SelectConfig) -> dict[str, Any]:
+    """Select, fit the best candidate to all episodes, leave rows and model in `config.out` and return the
+    summary."""
+    episodes = read_episodes(
+        config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
+    )
+    candidates = candidates_of(config)
+    open_run(config.out, COMMAND, config)
+    selection = select(
+        episodes,
+        candidates,
+        seed=config.seed,
+        out=config.out,
+        num_folds=config.folds,
+        horizon=config.score_horizon,
+        search=SEARCHES[config.search],
+        cluster=config.cluster,
+        num_workers=config.workers,
+        retry_failed=config.retry_failed,
+    )
+    best = selection.best.config
+    # Another choice, other data or another score is another fit: each has a checkpoint of its own.
+    name = digest([episodes_digest(episodes), best, config.seed, selection.horizon])
+    checkpoint = config.out / f"checkpoint_{name}.safetensors"
+    fitted = refit(episodes, best, seed=config.seed, horizon=selection.horizon, checkpoint=checkpoint)
+    if fitted.outcome is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt
+    if fitted.outcome is Outcome.DIVERGED:
+        raise InputError(
+            f"The chosen candidate diverged when trained on all episodes: choose another from {config.out}."
+        )
+    save_model(fitted.model, config.out / "model.safetensors")
+    write_rows(config.out / "history.csv", history_rows(fitted))
+    summary = _summary(selection, config.vary) | {"episodes": len(episodes), "refit": fit_summary(fitted)}
+    write_run(config.out, COMMAND, config, [_row(ranked) for ranked in selection.ranking], summary)
+    return summary
+
+
+def _summary(selection: Selection, variations: Sequence[str]) -> dict[str, Any]:
+    best = selection.best
+    return {
+        "rule": f"highest mean R2bar({selection.horizon}) over the held-out folds",
+        "score_horizon": selection.horizon,
+        "candidates": selection.num_candidates,
+        "trained_in_full": len(selection.ranking),
+        "within_spread_of_best": len(selection.as_good),
+        "varied": [variation.partition("=")[0].replace("-", "_") for variation in variations],
+        "best": {"mean": best.mean, "deviation": best.deviation, "config": plain(best.config)},
+        "seconds_of_fits": selection.seconds,
+    }
+
+
+def _row(ranked: Ranked) -> Row:
+    config = ranked.config
+    alphas = config.weights(jnp.ones(config.horizon))
+    return {
+        "horizon": config.horizon,
+        "weights": describe_weights(config.weights),
+        # Balanced weights follow the errors: they have no one effective horizon.
+        "effective_horizon": None
+        if isinstance(config.weights, Balanced)
+        else float(effective_horizon(alphas)),
+        "mean": ranked.mean,
+        "deviation": ranked.deviation,
+        **{f"fold_{number}": score for number, score in enumerate(ranked.scores)},
+        "seconds": ranked.seconds,
+        "problem": ranked.problem,
+        "settings": json.dumps(plain(config)),
+    }
