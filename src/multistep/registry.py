@@ -24,7 +24,12 @@ class Registry(Generic[Kind]):
     """
 
     def __init__(
-        self, what: str, kind: type[Kind], ours: Mapping[str, Callable[..., Kind]], *, usage: str | None = None
+        self,
+        what: str,
+        kind: type[Kind],
+        ours: Mapping[str, Callable[..., Kind]],
+        *,
+        usage: str | None = None,
     ):
         self.what, self.kind, self.ours = what, kind, dict(ours)
         self.usage = usage or f"{', '.join(ours)}, or module:Name for your own"
@@ -35,11 +40,14 @@ class Registry(Generic[Kind]):
         **Arguments:**
 
         - `text`: as typed.
-        - `given`: what the class or function behind the name is called with, before the arguments in the text.
+        - `given`: what the class or function behind the name is called with, before the arguments in the
+        text.
         """
         head, _, rest = text.partition(":")
         name, _, arguments = rest.partition(":")
-        maker, typed = (self.ours[head], rest) if head in self.ours else (self._own(text, head, name), arguments)
+        maker, typed = (
+            (self.ours[head], rest) if head in self.ours else (self._own(text, head, name), arguments)
+        )
         if isinstance(maker, self.kind):  # an object that its module has made
             return maker
         try:
@@ -52,7 +60,9 @@ class Registry(Generic[Kind]):
                 f"The {self.what} '{text}' cannot be made ({reason_of(error)}): write {self.usage}."
             ) from error
         if not isinstance(found, self.kind):
-            raise InputError(f"The {self.what} '{text}' is a {type(found).__name__}, not a {self.kind.__name__}.")
+            raise InputError(
+                f"The {self.what} '{text}' is a {type(found).__name__}, not a {self.kind.__name__}."
+            )
         return found
 
     def name_of(self, maker: Any) -> str:
@@ -83,7 +93,9 @@ def import_named(text: str, what: str) -> Any:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's file does wrong
         reason = reason_of(error)
-        raise InputError(f"The module {module_name} of the {what} {text} cannot be imported: {reason}.") from error
+        raise InputError(
+            f"The module {module_name} of the {what} {text} cannot be imported: {reason}."
+        ) from error
     if not hasattr(module, name):
         raise InputError(f"The module {module_name} has no {what} {name}: name one that it has.")
     return getattr(module, name)

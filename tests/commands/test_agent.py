@@ -14,6 +14,9 @@ from multistep.agents.acting import act
 from multistep.agents.observing import Observing
 from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
+from multistep.commands.agent_evaluate import EvaluateConfig, run_evaluate
+from multistep.commands.agent_plan import PlanConfig, run_plan
+from multistep.commands.agent_train import TrainConfig, run_train
 from multistep.data import add_noise, load, save
 from multistep.dynamics import NetworkConfig, load_model, save_model
 from multistep.errors import InputError
@@ -25,9 +28,6 @@ from multistep.report.agent_figures import (
     plan_sentence,
     train_sentence,
 )
-from multistep.commands.agent_evaluate import EvaluateConfig, run_evaluate
-from multistep.commands.agent_plan import PlanConfig, run_plan
-from multistep.commands.agent_train import TrainConfig, run_train
 from multistep.tasks import CARTPOLE, SWIMMER
 from multistep.training import FitConfig, fit, fit_observer
 

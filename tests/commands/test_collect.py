@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from multistep.agents import model_free
-from multistep.runs.atomic import alone_with
-from multistep.errors import InputError
-from multistep.studies import collect_dataset
 from multistep.commands.collect import CollectConfig, collect, run_collect
+from multistep.errors import InputError
+from multistep.runs.atomic import alone_with
+from multistep.studies import collect_dataset
 from multistep.tasks import CARTPOLE, cache
 from multistep.tasks.cache import cached
 from multistep.tasks.catalogue import (

@@ -1,12 +1,12 @@
 import jax.numpy as jnp
 import pytest
 
+from multistep.commands.fit import FitFilesConfig
+from multistep.commands.source import columns_of
 from multistep.data import Columns
 from multistep.dynamics import Model, save_model
 from multistep.dynamics.network import NetworkConfig, make_network
 from multistep.dynamics.normaliser import Normaliser
-from multistep.commands.source import columns_of
-from multistep.commands.fit import FitFilesConfig
 from multistep.runs.run_folder import write_run
 
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from multistep.data import load, save
-from multistep.runs.atomic import replacing, write_text
 from multistep.errors import InputError
+from multistep.runs.atomic import replacing, write_text
 from systems import random_episodes
 
 FORMATS = ["data.npz", "data.csv", "data.parquet", "data.hdf5", "./data-v0", "lab/data-v0"]

@@ -18,13 +18,13 @@ from multistep.data import Episodes
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import AbstractWeights, Exponential
-from multistep.selection import provenance, workers
-from multistep.selection.fit_job import FitJob
-from multistep.selection.folds import deal_folds
 from multistep.runs.provenance import digest, episodes_digest, versions
 from multistep.runs.row_log import RowLog
 from multistep.runs.sweep import sweep
 from multistep.runs.workers import connect
+from multistep.selection import provenance, workers
+from multistep.selection.fit_job import FitJob
+from multistep.selection.folds import deal_folds
 from multistep.training import fit
 
 

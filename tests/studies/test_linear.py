@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multistep.data import Window
+from multistep.evaluation.intervals import interval
 from multistep.losses import Custom, Exponential, multistep_errors, weighted_loss
 from multistep.report.linear_figures import draw_linear
 from multistep.studies import linear_system as system
-from multistep.evaluation.intervals import interval
 from multistep.studies.linear import LinearConfig, observe, run_linear
 from systems import ScalarModel
 

@@ -13,8 +13,8 @@ from multistep.data import add_noise
 from multistep.errors import InputError
 from multistep.report.static_figures import draw_static, static_sentence, static_table, write_table
 from multistep.runs.row_log import RowLog
-from multistep.studies import static_tables
 from multistep.runs.run_folder import write_rows
+from multistep.studies import static_tables
 from multistep.studies.static import SIZES, StaticConfig, prepare, run_static
 from multistep.tasks import CARTPOLE
 from multistep.tasks.cache import load_dataset

@@ -10,11 +10,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from multistep.training.config import Plan
+from multistep.training.fit import learning_rates
 
 import multistep as ms
 from multistep.training import FitConfig, Outcome, fit
-from multistep.training.config import Plan
-from multistep.training.fit import learning_rates
 from systems import oscillator_episodes, random_episodes
 
 SMALL = FitConfig(network=ms.NetworkConfig(hidden_size=16), horizon=4, epochs=3, batch_size=32, least_steps=1)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.agents.planners import AbstractPlanner, decide
-from multistep.data import Episode
+from multistep.data import Episode, Past
 from multistep.runs.row_log import Row
 from multistep.runs.sweep import AbstractJob
 from multistep.tasks import TASKS
@@ -54,9 +54,8 @@ def act(
     states, actions, rewards = [observe(environment.reset(seed=seed)[0])], [], []
     behind = [_state(environment)]
     for step in range(task.episode_steps if num_steps is None else num_steps):
-        chosen, memory = decide(
-            planner, jnp.asarray(states[-1], float), memory, jax.random.fold_in(key, step)
-        )
+        past = _past(states, actions, planner.imagination.num_past, len(task.action_names))
+        chosen, memory = decide(planner, past, memory, jax.random.fold_in(key, step))
         actions.append(np.asarray(chosen, np.float32))
         state, reward, *_ = environment.step(actions[-1])
         states.append(observe(state))
@@ -93,6 +92,14 @@ class EpisodeJob(AbstractJob):
             "steps": len(acted.episode.actions),
             "poses": acted.simulator_states[shown].tolist(),
         }
+
+
+def _past(states: list[ndarray], actions: list[ndarray], num_past: int, action_size: int) -> Past:
+    """The last observations; before there are as many, the first one is repeated, with actions of zero."""
+    missing = max(0, num_past - len(states))
+    seen = [states[0]] * missing + states[-num_past:]
+    done = [np.zeros(action_size)] * missing + actions[len(actions) - (num_past - 1 - missing) :]
+    return Past(jnp.asarray(np.stack(seen), float), jnp.asarray(np.reshape(done, (-1, action_size)), float))
 
 
 def _state(environment: Any) -> Float[ndarray, " simulator"]:

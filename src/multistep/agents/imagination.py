@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from multistep.data import Episodes
-from multistep.dynamics import AbstractModel
+from multistep.data import Episodes, Past, window_starts
+from multistep.dynamics import AbstractDynamics, advance, check_names
 from multistep.errors import InputError, reason_of
 from multistep.types import Action, Key, Scalar, State
 
@@ -25,6 +26,8 @@ USUAL_STEPS = 100  # 1 / (1 - discount) with SAC's discount of 0.99
 class Rollouts(eqx.Module):
     """Rollouts under way."""
 
+    memories: PyTree
+    """What the dynamics carries of each."""
     states: Float[Array, "rollouts state"]
     steps: Int[Array, " rollouts"]
     """Steps that each has taken."""
@@ -43,18 +46,30 @@ class StepResult(NamedTuple):
     """Whether the rollout is as long as it may be."""
 
 
-class Earned(eqx.Module):
-    """A reward, split so that the arrays of one that was learned are inputs of compiled code."""
+class Attempt(NamedTuple):
+    """What one step from given memories and states came to."""
+
+    memories: PyTree
+    states: Float[Array, "rollouts state"]
+    """Kept within the range."""
+    rewards: Float[Array, " rollouts"]
+    left: Bool[Array, " rollouts"]
+
+
+class SplitArrays(eqx.Module):
+    """An object, split so that its arrays are inputs of compiled code and the rest (functions, say) part of
+    it."""
 
     arrays: PyTree
     rest: Any = eqx.field(static=True)
 
     @classmethod
-    def of(cls, reward: Reward) -> "Earned":
-        return cls(*eqx.partition(reward, eqx.is_array))
+    def of(cls, whole: Any) -> "SplitArrays":
+        return cls(*eqx.partition(whole, eqx.is_array))
 
-    def __call__(self, state: State, action: Action, next_state: State) -> Scalar:
-        return eqx.combine(self.arrays, self.rest)(state, action, next_state)
+    @property
+    def whole(self) -> Any:
+        return eqx.combine(self.arrays, self.rest)
 
 
 class Imagination(eqx.Module):
@@ -63,10 +78,13 @@ class Imagination(eqx.Module):
     The members of an ensemble share the rollouts evenly: rollout i belongs to one member from start to end.
     """
 
-    members: AbstractModel
+    members: SplitArrays
     """The models, their arrays stacked along a leading axis."""
-    reward: "Earned"
-    starts: Float[Array, "starts state"]
+    reward: SplitArrays
+    start_states: Float[Array, "all_states state"]
+    start_actions: Float[Array, "all_steps action"]
+    start_places: Int[Array, "starts 2"]
+    """Where in these the past of each start begins: its first state and first action."""
     low: Float[Array, " state"]
     high: Float[Array, " state"]
     action_low: Float[Array, " action"]
@@ -75,6 +93,7 @@ class Imagination(eqx.Module):
     """The lowest reward in the data, or 0 if none is negative: the most that a step earns once the model has
     left the range."""
     num_members: int = eqx.field(static=True)
+    num_past: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
 
     @property
@@ -82,10 +101,18 @@ class Imagination(eqx.Module):
         return self.action_low.size
 
     def start(self, num_rollouts: int, key: Key) -> Rollouts:
-        """New rollouts from states drawn uniformly from the data."""
+        """New rollouts from moments drawn uniformly from the data."""
         key, draw_key = jax.random.split(key)
-        drawn = jax.random.randint(draw_key, (num_rollouts,), 0, len(self.starts))
-        return Rollouts(self.starts[drawn], jnp.zeros(num_rollouts, int), key)
+        drawn = jax.random.randint(draw_key, (num_rollouts,), 0, len(self.start_places))
+        before = jnp.arange(self.num_past)
+        places = self.start_places[drawn]
+        states = self.start_states[places[:, :1] + before[None]]
+        pasts = Past(states, self.start_actions[places[:, 1:] + before[None, :-1]])
+        return Rollouts(self.start_memories(pasts), states[:, -1], jnp.zeros(num_rollouts, int), key)
+
+    def start_memories(self, pasts: Past) -> PyTree:
+        """The memories after these pasts, which the members share evenly."""
+        return self._by_member(lambda model, past: model.start(past), pasts)
 
     def in_range(self, shares: Float[Array, "*batch action"]) -> Float[Array, "*batch action"]:
         """Actions from shares of their range: -1 is its low end, 1 its high end."""
@@ -99,44 +126,62 @@ class Imagination(eqx.Module):
         A rollout that leaves is charged for as many steps as count with the usual discount, or as a rollout
         may have: ending early must not pay, whatever its age, which a policy does not see.
         """
-        kept, rewards, left = self.try_actions(rollouts.states, actions)
+        memories, kept, rewards, left = self.try_actions(rollouts.memories, rollouts.states, actions)
         steps = rollouts.steps + 1
         rewards += jnp.where(left, max(USUAL_STEPS, self.rollout_steps) * self.reward_outside(rewards), 0)
         result = StepResult(kept, rewards, left, steps >= self.rollout_steps)
         fresh = self.start(len(kept), rollouts.key)
         ended = left | result.truncated
-        states = jnp.where(ended[:, None], fresh.states, kept)
-        return Rollouts(states, jnp.where(ended, 0, steps), fresh.key), result
+
+        def renew(new: Array, old: Array) -> Array:
+            return jnp.where(ended.reshape(-1, *[1] * (old.ndim - 1)), new, old)
+
+        states, memories = jax.tree.map(renew, (fresh.states, fresh.memories), (kept, memories))
+        return Rollouts(memories, states, jnp.where(ended, 0, steps), fresh.key), result
 
     def try_actions(
-        self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
-    ) -> tuple[Float[Array, "rollouts state"], Float[Array, " rollouts"], Bool[Array, " rollouts"]]:
-        """The states that follow, kept in the range; the rewards; and whether the model had left the
+        self,
+        memories: PyTree,
+        states: Float[Array, "rollouts state"],
+        actions: Float[Array, "rollouts action"],
+    ) -> Attempt:
+        """What follows: memories, states kept in the range, rewards, and whether the model had left the
         range."""
+        reward = self.reward.whole
 
         def settle(state: State, action: Action, reached: State) -> tuple[State, Scalar, Bool[Array, ""]]:
             # A comparison with NaN is false: what is not a number has left too.
             left = ~((reached >= self.low) & (reached <= self.high)).all()
             kept = jnp.clip(jnp.where(jnp.isnan(reached), state, reached), self.low, self.high)
-            return kept, self.reward(state, action, kept), left
+            return kept, reward(state, action, kept), left
 
-        return jax.vmap(settle)(states, actions, self._predict(states, actions))
+        def move(model: AbstractDynamics, given: tuple[PyTree, Action]) -> tuple[PyTree, State]:
+            memory, predicted = advance(model, *given)
+            return memory, predicted.mean
+
+        memories, reached = self._by_member(move, (memories, actions))
+        return Attempt(memories, *jax.vmap(settle)(states, actions, reached))
 
     def reward_outside(self, rewards: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """What each step earns after the one that left, given what that one earned at the edge of the
         range."""
         return jnp.minimum(rewards, self.worst_reward)
 
-    def _predict(
-        self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
-    ) -> Float[Array, "rollouts state"]:
-        shares = [values.reshape(self.num_members, -1, values.shape[-1]) for values in (states, actions)]
-        predicted = jax.vmap(lambda model, s, a: jax.vmap(model.step)(s, a))(self.members, *shares)
-        return predicted.reshape(states.shape)
+    def _by_member(self, function: Callable[[AbstractDynamics, Any], PyTree], given: PyTree) -> PyTree:
+        """The function of each rollout's member and of what is given for it."""
+
+        def share(values: Array) -> Array:
+            return values.reshape(self.num_members, -1, *values.shape[1:])
+
+        def of_member(arrays: PyTree, own: PyTree) -> PyTree:
+            return jax.vmap(partial(function, eqx.combine(arrays, self.members.rest)))(own)
+
+        found = jax.vmap(of_member)(self.members.arrays, jax.tree.map(share, given))
+        return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), found)
 
 
 def imagine(
-    models: AbstractModel | Sequence[AbstractModel],
+    models: AbstractDynamics | Sequence[AbstractDynamics],
     reward: Reward,
     starts: Episodes,
     *,
@@ -150,7 +195,7 @@ def imagine(
     Actions are within `action_range`, the lowest and the highest of each; without it within -1 and 1, or
     within the range of the data if some there are beyond.
     """
-    members = [models] if isinstance(models, AbstractModel) else list(models)
+    members = [models] if isinstance(models, AbstractDynamics) else list(models)
     _check_members(members, starts)
     if rollout_steps < 1 or not 0 <= margin < float("inf"):
         raise InputError(
@@ -167,25 +212,30 @@ def imagine(
         _usual_action_range(starts) if action_range is None else _action_range(starts, action_range)
     )
     return Imagination(
-        members=stacked,
-        reward=Earned.of(reward),
-        starts=jnp.asarray(starts.states, float),
+        members=SplitArrays.of(stacked),
+        reward=SplitArrays.of(reward),
+        start_states=jnp.asarray(starts.states, float),
+        start_actions=jnp.asarray(starts.actions, float),
+        start_places=jnp.asarray(window_starts(starts, 0, members[0].num_past)),
         low=jnp.asarray(low - margin * width, float),
         high=jnp.asarray(high + margin * width, float),
         action_low=jnp.asarray(action_low, float),
         action_high=jnp.asarray(action_high, float),
         worst_reward=jnp.asarray(worst_reward, float),
         num_members=len(members),
+        num_past=members[0].num_past,
         rollout_steps=rollout_steps,
     )
 
 
-def fingerprint_of(imagination: Imagination, *settings: int) -> str:
+def imagination_digest(imagination: Imagination, *settings: int) -> str:
     """A digest of models, reward, starts, range and settings: what a training in them depends on."""
     digest = hashlib.sha256(repr((settings, imagination.rollout_steps, imagination.num_members)).encode())
     state, action = imagination.low, imagination.action_low
     # An edited reward is another one.
-    program = jax.jit(lambda reward, *moment: reward(*moment)).lower(imagination.reward, state, action, state)
+    program = jax.jit(lambda reward, *moment: reward.whole(*moment)).lower(
+        imagination.reward, state, action, state
+    )
     digest.update(program.as_text().encode())  # its constants are part of the text
     for leaf in jax.tree.leaves(imagination):
         digest.update(np.ascontiguousarray(leaf).data)
@@ -223,28 +273,20 @@ def _usual_action_range(
     return np.where(within, -1, low), np.where(within, 1, high)
 
 
-def _check_members(members: Sequence[AbstractModel], starts: Episodes) -> None:
+def _check_members(members: Sequence[AbstractDynamics], starts: Episodes) -> None:
     if not members:
         raise InputError("There is no model to roll out: give one or more.")
-    for what, have in (("state", starts.state_names), ("action", starts.action_names)):
-        for model in members:
-            expected = getattr(model, f"{what}_names", have)
-            if len(expected) != len(have):
-                raise InputError(
-                    f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), the start "
-                    "states' data "
-                    f"{len(have)} ({', '.join(have)}): give a model and data of the same task."
-                )
-            if sorted(expected) == sorted(have) and tuple(expected) != tuple(have):
-                raise InputError(
-                    f"The model's {what}s are {', '.join(expected)}, the data's {', '.join(have)}: give them "
-                    "in the same order."
-                )
-    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(model)] for model in members]
+    for model in members:
+        check_names(model, starts.state_names, starts.action_names, whose="the start states' data")
+    shapes = [[jnp.shape(leaf) for leaf in jax.tree.leaves(eqx.filter(m, eqx.is_array))] for m in members]
     alike = all(jax.tree.structure(model) == jax.tree.structure(members[0]) for model in members)
     if not alike or any(shape != shapes[0] for shape in shapes):
         raise InputError(
             "The models of an ensemble must have networks of the same shape, and the same states and actions."
+        )
+    if int(starts.lengths.max()) < members[0].num_past - 1:
+        raise InputError(
+            f"The model starts from {members[0].num_past} states, which no episode of the data has."
         )
 
 

@@ -6,17 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from multistep.agents.imagination import fingerprint_of
+from multistep.agents.imagination import imagination_digest
 from multistep.agents.model_env import ModelEnv
-from multistep.agents.stages import (
-    check_seed,
-    claim,
-    keep_checkpoint,
-    last_checkpoint,
-    reporter,
-    sbx_sac,
-    stage_seed,
-)
+from multistep.agents.stages import check_seed, claim, sbx_sac, train_in_stages
 from multistep.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,17 +46,8 @@ def train_on_model(
     rollout_steps = env.num_envs * env.imagination.rollout_steps
     stage_steps = max(1, math.ceil(least_stage_steps / rollout_steps)) * rollout_steps
     agent = sac("MlpPolicy", ModelVecEnv(env), gradient_steps=env.num_envs, buffer_size=num_steps, seed=seed)
-    stages_done = 0
     if folder is not None:
-        claim(folder, fingerprint_of(env.imagination, num_steps, stage_steps, env.num_envs, seed))
-        agent, stages_done = last_checkpoint(folder, agent)
-    on_steps(agent.num_timesteps)
-    for stage in range(stages_done, math.ceil(num_steps / stage_steps)):
-        agent.set_random_seed(stage_seed(seed, stage))
-        agent._last_obs = None  # so that the stage starts with rollouts of its own seed
-        steps = min(stage_steps, num_steps - stage * stage_steps)
-        agent.learn(steps, callback=reporter(on_steps), reset_num_timesteps=False)
-        on_stage(agent)
-        if folder is not None:
-            keep_checkpoint(folder, agent, stage + 1)
-    return agent
+        claim(folder, imagination_digest(env.imagination, num_steps, stage_steps, env.num_envs, seed))
+    whole, rest = divmod(num_steps, stage_steps)
+    stages = [stage_steps] * whole + [rest] * (rest > 0)
+    return train_in_stages(agent, stages, seed=seed, folder=folder, on_steps=on_steps, on_stage=on_stage)

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from multistep.agents.imagination import ROLLOUT_STEPS, ActionRange, Imagination, Reward, Rollouts, imagine
 from multistep.data import Episodes
-from multistep.dynamics import AbstractModel
+from multistep.dynamics import AbstractDynamics
 from multistep.errors import InputError
 
 _start = jax.jit(Imagination.start, static_argnums=1)
@@ -44,7 +44,7 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
 
     def __init__(
         self,
-        model: AbstractModel | Sequence[AbstractModel],
+        model: AbstractDynamics | Sequence[AbstractDynamics],
         reward: Reward,
         starts: Episodes,
         *,
@@ -128,7 +128,7 @@ class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
 
     def __init__(
         self,
-        model: AbstractModel,
+        model: AbstractDynamics,
         reward: Reward,
         starts: Episodes,
         *,

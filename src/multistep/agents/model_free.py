@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.agents.stages import (
-    keep_checkpoint,
-    last_checkpoint,
-    last_stage,
-    reporter,
-    sbx_sac,
-    stage_seed,
-)
+from multistep.agents.stages import last_stage, sbx_sac, train_in_stages
 from multistep.data import Episode, Episodes
 from multistep.errors import InputError
 from multistep.tasks.task import Task
@@ -47,15 +40,8 @@ def train(
             f"Training goes in stages of {stage_episodes} episodes: {num_episodes} is no multiple of that."
         )
     agent = _new_agent(task, num_episodes * task.episode_steps)
-    agent, stages_done = last_checkpoint(folder, agent)
-    on_steps(agent.num_timesteps)
-    for stage in range(stages_done, num_episodes // stage_episodes):
-        agent.set_random_seed(stage_seed(seed, stage))
-        agent._last_obs = None  # so that the stage starts with an episode of its own seed
-        agent.learn(
-            stage_episodes * task.episode_steps, callback=reporter(on_steps), reset_num_timesteps=False
-        )
-        keep_checkpoint(folder, agent, stage + 1)
+    stages = [stage_episodes * task.episode_steps] * (num_episodes // stage_episodes)
+    agent = train_in_stages(agent, stages, seed=seed, folder=folder, on_steps=on_steps)
     return agent, _buffered_episodes(agent.replay_buffer, task)
 
 
@@ -64,7 +50,7 @@ def is_finished(folder: Path, num_episodes: int, stage_episodes: int = STAGE_EPI
     return last_stage(folder) >= num_episodes // stage_episodes
 
 
-def act(agent: "SAC", task: Task, *, num_episodes: int, seed: int) -> Episodes:
+def act_side_by_side(agent: "SAC", task: Task, *, num_episodes: int, seed: int) -> Episodes:
     """Episodes of the agent's stochastic policy in the real environment, all of them side by side."""
     environments = [task.make() for _ in range(num_episodes)]
     seeds = np.random.SeedSequence(seed).generate_state(num_episodes) >> 1

@@ -1,4 +1,4 @@
-"""`Observing`: a planner that decides in the state that an observer takes the noisy measurement for."""
+"""`Filtered`: a planner that decides in the state that an observer takes the noisy measurement for."""
 
 from typing import Any
 
@@ -7,12 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from multistep.agents.imagination import Imagination
 from multistep.agents.planners import AbstractPlanner
+from multistep.data import Past
 from multistep.dynamics import Belief, Observer
-from multistep.types import Action, Key, State
+from multistep.types import Action, Key
 
 
-class Watched(eqx.Module):
+class Followed(eqx.Module):
     """What is believed of the state after the last decision, the action that was taken, and the planner's own
     memory."""
 
@@ -22,26 +24,31 @@ class Watched(eqx.Module):
     planner_memory: Any
 
 
-class Observing(AbstractPlanner[Watched]):
+class Filtered(AbstractPlanner[Followed]):
     """Another planner, which decides in the mean of the observer's belief instead of in what was measured."""
 
     planner: AbstractPlanner[Any]
     observer: Observer
-    action_size: int = eqx.field(static=True)
 
-    def start(self) -> Watched:
+    @property
+    def imagination(self) -> Imagination:
+        return self.planner.imagination
+
+    def start(self) -> Followed:
         unknown = self.observer.start(jnp.zeros_like(self.observer.measurement_noise))
-        return Watched(unknown, jnp.zeros(self.action_size), jnp.asarray(False), self.planner.start())
-
-    def decide(self, state: State, memory: Watched, key: Key) -> tuple[Action, Watched]:
-        fresh, followed = (
-            self.observer.start(state),
-            self.observer.observe(memory.belief, memory.action, state).after,
+        return Followed(
+            unknown, jnp.zeros(self.imagination.action_size), jnp.asarray(False), self.planner.start()
         )
+
+    def decide(self, past: Past, memory: Followed, key: Key) -> tuple[Action, Followed]:
+        measured = past.states[-1]
+        fresh = self.observer.start(measured)
+        followed = self.observer.observe(memory.belief, memory.action, measured).after
         # A belief that is lost begins anew with what was measured.
         is_known = (
             memory.has_acted & jnp.isfinite(followed.mean).all() & jnp.isfinite(followed.covariance).all()
         )
         belief = jax.tree.map(lambda new, old: jnp.where(is_known, old, new), fresh, followed)
-        action, planner_memory = self.planner.decide(belief.mean, memory.planner_memory, key)
-        return action, Watched(belief, action, jnp.asarray(True), planner_memory)
+        believed = Past(belief.mean[None], past.actions)
+        action, planner_memory = self.planner.decide(believed, memory.planner_memory, key)
+        return action, Followed(belief, action, jnp.asarray(True), planner_memory)

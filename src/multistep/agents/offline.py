@@ -14,19 +14,19 @@ from numpy import ndarray
 from multistep.agents.acting import act
 from multistep.agents.model_based import train_on_model
 from multistep.agents.model_env import ModelEnv
-from multistep.agents.observing import Observing
+from multistep.agents.observing import Filtered
 from multistep.agents.planners import AbstractPlanner, PolicyGuided
 from multistep.agents.policy import policy_of
 from multistep.data import Episodes
 from multistep.dynamics import Observer
-from multistep.evaluation import R2Bar, score
-from multistep.selection.fit_job import VALIDATION_HORIZON
-from multistep.selection.folds import Fold
+from multistep.evaluation import score
 from multistep.runs.provenance import digest, plain
 from multistep.runs.row_log import Row
 from multistep.runs.sweep import AbstractJob
+from multistep.selection.fit import VALIDATION_HORIZON, fit
+from multistep.selection.folds import Fold
 from multistep.tasks import TASKS
-from multistep.training import Fit, FitConfig, Outcome, Smoothed, SmoothedFit, fit_observer, learn
+from multistep.training import AbstractRecipe, Fit, Outcome, fit_observer
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class AgentJob(AbstractJob):
 
     data: str
     task: str
-    config: FitConfig | Smoothed
+    config: AbstractRecipe
     fold: Fold
     seed: int
     budget: Budget
@@ -77,8 +77,8 @@ class AgentJob(AbstractJob):
             "data": self.data,
             "task": self.task,
             "config": digest(self.config),
-            "horizon": self.config.horizon,
-            "weights": plain(self.config.weights),
+            "horizon": self.config.settings.horizon,
+            "weights": plain(self.config.settings.weights),
             "fold": self.fold.number,
             "seed": self.seed,
             "settings": plain(self.config),
@@ -105,12 +105,10 @@ class AgentJob(AbstractJob):
             env.imagination, policy_of(agent), self.budget.num_sequences, self.budget.plan_horizon
         )
         found: Row = {"returns": self._act(planner, data.noise)}
-        if isinstance(fitted, SmoothedFit):
-            found |= {"fitted_again": fitted.is_second}
+        if fitted.chosen is not None:
+            found |= {"chosen": fitted.chosen}
         if observer is not None and data.noise.any():
-            found |= {
-                "returns_filtered": self._act(Observing(planner, observer, train.action_size), data.noise)
-            }
+            found |= {"returns_filtered": self._act(Filtered(planner, observer), data.noise)}
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
         seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))
@@ -129,14 +127,13 @@ class AgentJob(AbstractJob):
 
     def _fit(self, episodes: Episodes) -> Fit:
         train, valid, _ = self.fold.deal(episodes)
-        horizon = min(VALIDATION_HORIZON, int(valid.lengths.min()))
-        return learn(train, valid, self.config, key=jax.random.key(self._seed), score=R2Bar(horizon))
+        return fit(train, valid, self.config, key=jax.random.key(self._seed))
 
     def _observer(self, fitted: Fit, train: Episodes) -> Observer | None:
-        """An observer around the model, if that was smoothed with one."""
-        if not isinstance(fitted, SmoothedFit) or fitted.observer is None:
-            return None
-        return fit_observer(fitted.model, train) if fitted.is_second else fitted.observer
+        """An observer around the model, if a recipe has looked for noise with one."""
+        if fitted.observer is None or fitted.observer.model is fitted.model:
+            return fitted.observer
+        return fit_observer(fitted.model, train)
 
     def _act(self, planner: AbstractPlanner[Any], noise: Float[ndarray, " state"]) -> list[float]:
         """The returns of all episodes, the same ones for every agent: they differ by what is varied alone."""

@@ -6,8 +6,8 @@ stayed behind.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,12 +19,11 @@ from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
 from multistep.agents.stages import claim, stage_seed
 from multistep.data import Episodes, load, save
-from multistep.dynamics import Model
-from multistep.evaluation import R2Bar
 from multistep.runs.provenance import digest
+from multistep.selection.fit import fit
 from multistep.tasks.catalogue import OnlineLoop
 from multistep.tasks.task import Task
-from multistep.training import PRESETS, Outcome, fit
+from multistep.training import PRESETS, Outcome
 
 
 def collect_online(
@@ -66,11 +65,11 @@ def _collect_next(task: Task, loop: OnlineLoop, kept: list[Path], seed: int) -> 
     return Episodes.of([acted.episode], state_names=task.state_names, action_names=task.action_names)
 
 
-def _fit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Model:
+def _fit(episodes: Episodes, loop: OnlineLoop, seed: int) -> Any:
     """A model of all episodes; the last tenth of them, at least one, also chooses the epoch."""
-    config = replace(PRESETS[loop.preset], horizon=loop.horizon)
+    recipe = PRESETS[loop.preset].vary(horizon=loop.horizon)
     valid = episodes.take(range(len(episodes) - max(1, len(episodes) // 10), len(episodes)))
-    fitted = fit(episodes, valid, config, key=jax.random.key(seed), score=R2Bar(50))
+    fitted = fit(episodes, valid, recipe, key=jax.random.key(seed))
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     return fitted.model

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,9 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.agents.imagination import Imagination
-from multistep.agents.planners import AbstractPlanner, decide
+from multistep.agents.planners import AbstractPlanner, Sequences, decide, past_of
+from multistep.data import Past
+from multistep.types import Action, State
 
 
 class Planned(NamedTuple):
@@ -23,30 +26,37 @@ class Planned(NamedTuple):
 
 
 def plan(
-    planner: AbstractPlanner[Any],
-    imagination: Imagination,
-    state: Float[ndarray, " state"],
-    *,
-    num_steps: int,
-    seed: int,
+    planner: AbstractPlanner[Any], start: Float[ndarray, " state"] | Past, *, num_steps: int, seed: int
 ) -> Planned:
     """Decide, take the step in the model, decide again, until `num_steps` or until the model leaves its
     range."""
-    key, memory = jax.random.key(seed), planner.start()
-    states, actions, rewards, left = [jnp.asarray(state, float)], [], [], False
+    key, memory, imagination = jax.random.key(seed), planner.start(), planner.imagination
+    observed = start if isinstance(start, Past) else jnp.asarray(start, float)
+    past = past_of(imagination, observed)
+    # Every member of an ensemble takes a step; the episode follows the first.
+    now = _start(imagination, past)
+    states, actions, rewards, left = [past.states[-1]], [], [], False
     while len(actions) < num_steps and not left:
-        action, memory = decide(planner, states[-1], memory, jax.random.fold_in(key, len(actions)))
-        # Every member of an ensemble takes a step; the episode follows the first.
-        copies = [
-            jnp.broadcast_to(values, (imagination.num_members, values.size))
-            for values in (states[-1], action)
-        ]
-        reached, reward, has_left = _try_actions(imagination, *copies)
-        states.append(reached[0])
+        action, memory = decide(planner, past, memory, jax.random.fold_in(key, len(actions)))
+        copies = jnp.broadcast_to(action, (imagination.num_members, action.size))
+        now = _try_actions(imagination, now.memories, now.states, copies)
+        states.append(now.states[0])
         actions.append(action)
-        rewards.append(reward[0])
-        left = bool(has_left[0])
+        rewards.append(now.rewards[0])
+        left = bool(now.left[0])
+        past = _later(past, action, states[-1])
     return Planned(np.stack(states), np.stack(actions), np.stack(rewards), left)
+
+
+def _later(past: Past, action: Action, state: State) -> Past:
+    """The past one step later."""
+    actions = jnp.concatenate([past.actions, action[None]])[1:] if len(past.actions) else past.actions
+    return Past(jnp.concatenate([past.states, state[None]])[1:], actions)
+
+
+@eqx.filter_jit
+def _start(imagination: Imagination, past: Past) -> Sequences:
+    return Sequences.start(imagination, past, imagination.num_members)
 
 
 _try_actions = jax.jit(Imagination.try_actions)

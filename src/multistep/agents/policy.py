@@ -16,8 +16,8 @@ from multistep.types import Key
 if TYPE_CHECKING:
     from sbx import SAC
 
-States = Float[Array, "batch state"]
-Actions = Float[Array, "batch action"]
+StateBatch = Float[Array, "batch state"]
+ActionBatch = Float[Array, "batch action"]
 
 
 class Policy(eqx.Module):
@@ -29,11 +29,11 @@ class Policy(eqx.Module):
     _act: Callable[..., Any] = eqx.field(static=True)
     _criticise: Callable[..., Any] = eqx.field(static=True)
 
-    def sample(self, states: States, key: Key) -> Actions:
+    def sample(self, states: StateBatch, key: Key) -> ActionBatch:
         """Actions drawn from the policy, within -1 and 1."""
         return self._act(self.actor, states).sample(seed=key)
 
-    def value(self, states: States, actions: Actions) -> Float[Array, " batch"]:
+    def value(self, states: StateBatch, actions: ActionBatch) -> Float[Array, " batch"]:
         """The lower of the two critics' values of actions in states."""
         return jnp.min(self._criticise(self.critics, states, actions), axis=0)[:, 0]
 

@@ -4,14 +4,14 @@ end."""
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.runs.atomic import write_text
 from multistep.errors import InputError, reason_of
+from multistep.runs.atomic import write_text
 
 if TYPE_CHECKING:
     from sbx import SAC
@@ -40,7 +40,7 @@ def stage_seed(seed: int, stage: int) -> int:
     return int(np.random.SeedSequence([seed, stage]).generate_state(1)[0] >> 1)
 
 
-def reporter(on_steps: Callable[[int], None]) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
+def _reporter(on_steps: Callable[[int], None]) -> Callable[[dict[str, Any], dict[str, Any]], bool]:
     """A callback for `learn` that tells how many steps have been taken."""
 
     def report(variables: dict[str, Any], _: dict[str, Any]) -> bool:
@@ -112,3 +112,26 @@ def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
     # A buffer filled to its end would start again at its beginning.
     buffer.full, buffer.pos = buffer.pos == buffer.buffer_size, buffer.pos % buffer.buffer_size
     return resumed, int(checkpoints[-1].name.removeprefix("stage_"))
+
+
+def train_in_stages(
+    agent: "SAC",
+    stage_steps: Sequence[int],
+    *,
+    seed: int,
+    folder: Path | None,
+    on_steps: Callable[[int], None],
+    on_stage: Callable[["SAC"], None] = lambda agent: None,
+) -> "SAC":
+    """The agent after stages of these numbers of steps, each from a seed of its own; a killed training goes
+    on."""
+    agent, stages_done = (agent, 0) if folder is None else last_checkpoint(folder, agent)
+    on_steps(agent.num_timesteps)
+    for stage, steps in list(enumerate(stage_steps))[stages_done:]:
+        agent.set_random_seed(stage_seed(seed, stage))
+        agent._last_obs = None  # so that the stage starts with an episode of its own seed
+        agent.learn(steps, callback=_reporter(on_steps), reset_num_timesteps=False)
+        on_stage(agent)
+        if folder is not None:
+            keep_checkpoint(folder, agent, stage + 1)
+    return agent

@@ -27,7 +27,7 @@ from multistep.bench.workload import (
     random_episodes,
     timed,
 )
-from multistep.dynamics import Model, fit_normaliser, make_learner
+from multistep.dynamics import Model, fit_normaliser
 from multistep.errors import InputError
 from multistep.runs.process import available_cores
 from multistep.runs.row_log import Row
@@ -201,7 +201,7 @@ def _reward(state: State, action: Action, next_state: State) -> Scalar:
 
 
 def _model() -> Model:
-    network = make_learner(PRESETS["default"].network, STATES, ACTIONS, key=jax.random.key(0)).network
+    network = PRESETS["default"].network.make(STATES, ACTIONS, key=jax.random.key(0)).freeze()
     episodes = random_episodes(1000)
     normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), fit_normaliser(episodes))
     return Model(network, normaliser, episodes.state_names, episodes.action_names)

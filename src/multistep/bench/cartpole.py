@@ -21,9 +21,10 @@ from multistep.runs.process import available_cores, keep_compiled_programs, use_
 from multistep.runs.provenance import plain
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_run, fit_summary, score_summary, write_json, write_run
+from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
-from multistep.training import DEFAULT, PAPER, FitConfig, fit
+from multistep.training import DEFAULT, PAPER, Once
 
 HORIZON = 100
 
@@ -35,7 +36,7 @@ class Entry:
     """One kind of fit, and what the paper reports for it (its best beta where the horizon is more than 1)."""
 
     noise: float
-    config: FitConfig
+    config: Once
     paper: float | None
 
 

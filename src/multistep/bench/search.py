@@ -7,18 +7,18 @@ from typing import Any
 
 from multistep.errors import InputError
 from multistep.losses import describe_weights
-from multistep.selection.fit_job import FitJob
 from multistep.runs.provenance import digest
-from multistep.selection.ranked import Ranked, ranked_of
 from multistep.runs.row_log import Row, RowLog
-from multistep.selection.search import Halving
+from multistep.runs.run_folder import check_run, write_run
 from multistep.runs.sweep import sweep
 from multistep.runs.workers import connect
-from multistep.runs.run_folder import check_run, write_run
+from multistep.selection.fit_job import FitJob
+from multistep.selection.ranked import Ranked, ranked_of
+from multistep.selection.search import Halving
 from multistep.studies.scales import Scale
 from multistep.studies.static import ROWS, StaticConfig, prepare
 from multistep.tasks.catalogue import find_dataset
-from multistep.training import DEFAULT, FitConfig
+from multistep.training import DEFAULT, AbstractRecipe
 
 DATASET = "cartpole/random"
 
@@ -96,7 +96,7 @@ def _compare(
     """Halving over the candidates of these fits, beside all of them. Full trainings are those of the grid."""
     spent: dict[str, FitJob] = {}
 
-    def evaluate(configs: Sequence[FitConfig]) -> list[Ranked]:
+    def evaluate(configs: Sequence[AbstractRecipe]) -> list[Ranked]:
         wanted = [_jobs_like(fits, settings) for settings in configs]
         new = [job for jobs in wanted for job in jobs if digest(job) not in known]
         found = {row["job"]: row for row in sweep(new, data, log, client, description=f"noise {noise:g}")}
@@ -112,7 +112,7 @@ def _compare(
     )
 
 
-def _jobs_like(jobs: list[FitJob], config: FitConfig) -> list[FitJob]:
+def _jobs_like(jobs: list[FitJob], config: AbstractRecipe) -> list[FitJob]:
     """The jobs of a configuration on the folds of these jobs."""
     folds = list(dict.fromkeys(job.fold for job in jobs))
     first = jobs[0]

@@ -1,6 +1,6 @@
 """`multistep bench smoothing`: what a second fit to smoothed episodes gains, and what noise it finds."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,18 +9,18 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from multistep.data import Episodes, add_noise
+from multistep.data import Episodes, add_noise, episodes_digest
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, score
-from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.runs.provenance import episodes_digest
+from multistep.evaluation import score
 from multistep.runs.row_log import Row, RowLog
+from multistep.runs.run_folder import open_run, write_run
 from multistep.runs.sweep import FAILED, AbstractJob, sweep
 from multistep.runs.workers import connect
-from multistep.runs.run_folder import open_run, write_run
+from multistep.selection.fit import fit
+from multistep.selection.folds import Fold, deal_sized_folds
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
-from multistep.training import SMOOTHED, Smoothed, fit_smoothed, smooth
+from multistep.training import DEFAULT, Smoothed, smooth
 
 COMMAND = "bench smoothing"
 SCORE_HORIZON = 100
@@ -35,11 +35,11 @@ class SmoothingBenchConfig:
     """Datasets of the paper."""
     noise: tuple[float, ...] = (0.01, 0.02)
     """Noise scales, as shares of each state's range."""
-    horizon: int = SMOOTHED.measured.horizon
+    horizon: int = DEFAULT.horizon
     """Horizon of the first fit; the second has half of it, but not below 20."""
-    least_steps: int = SMOOTHED.measured.least_steps
+    least_steps: int = DEFAULT.least_steps
     """Gradient steps of each fit at least."""
-    epochs: int = SMOOTHED.measured.epochs
+    epochs: int = DEFAULT.epochs
     """Passes over all windows."""
     seed: int = 0
     """Seed of noise, split and training."""
@@ -85,9 +85,9 @@ class SmoothingJob(AbstractJob):
     def run(self, data: Pair) -> Row:
         train, valid, test = self.fold.deal(data.noisy)
         clean_train, _, clean_test = self.fold.deal(data.noiseless)
-        fitted = fit_smoothed(train, valid, self.config, key=jax.random.key(self.seed), score=R2Bar(50))
-        if fitted.observer is None or not fitted.is_second:
-            return {"outcome": "not fitted again", "reason": fitted.reason}
+        fitted = fit(train, valid, self.config, key=jax.random.key(self.seed))
+        if fitted.observer is None or fitted.chosen != "smoothed":
+            return {"outcome": "not fitted again", "reason": " ".join(fitted.notes)}
         models = {"measured": fitted.observer.model, "smoothed": fitted.model}
         tests = {"noisy": test, "noiseless": clean_test}
         scores = {
@@ -115,7 +115,7 @@ def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
     summary."""
     jobs, data = [], {}
     sizes = {"horizon": config.horizon, "epochs": config.epochs, "least_steps": config.least_steps}
-    training = replace(SMOOTHED.measured, **sizes)
+    training = DEFAULT.vary(**sizes)
     for name in config.dataset:
         noiseless = load_dataset(name, config.cache)
         (fold,) = deal_sized_folds(find_dataset(name).split, 1, key=jax.random.key(config.seed))

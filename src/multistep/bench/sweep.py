@@ -9,17 +9,16 @@ from typing import Any
 
 import jax
 
-from multistep.data import Episodes
+from multistep.data import Episodes, episodes_digest
 from multistep.errors import InputError
 from multistep.losses import Uniform
 from multistep.runs.process import available_cores
-from multistep.selection.fit_job import FitJob
-from multistep.selection.folds import deal_sized_folds
-from multistep.runs.provenance import episodes_digest
 from multistep.runs.row_log import Row, RowLog
+from multistep.runs.run_folder import check_run, write_run
 from multistep.runs.sweep import sweep
 from multistep.runs.workers import connect
-from multistep.runs.run_folder import check_run, write_run
+from multistep.selection.fit_job import FitJob
+from multistep.selection.folds import deal_sized_folds
 from multistep.tasks import CARTPOLE
 from multistep.training import PAPER
 

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from multistep.data import Episodes, Windows, deal, window_starts
-from multistep.dynamics import Model, fit_normaliser, make_learner
+from multistep.dynamics import Model, fit_normaliser
 from multistep.evaluation import score
-from multistep.losses import Balanced
+from multistep.losses import Balanced, MultiStep
 from multistep.training import PRESETS, Preset
 from multistep.training.epoch import Training, train_epoch
 
@@ -46,13 +46,13 @@ def training_work(preset: Preset, episodes: Episodes, horizon: int, num_batches:
     """
     key, starts = jax.random.key(0), window_starts(episodes, horizon)
     windows = Windows(*fit_normaliser(episodes).normalise(episodes), horizon)
-    training = Training.start(make_learner(PRESETS[preset].network, STATES, ACTIONS, key=key))
+    training = Training.start(PRESETS[preset].network.make(STATES, ACTIONS, key=key))
     rates = jnp.full(num_batches, 1e-4)
 
     def work() -> None:
         nonlocal training
         batches = deal(starts, BATCH_SIZE, key=key)[:num_batches]
-        training, report = train_epoch(training, windows, batches, Balanced(), rates, key=key)
+        training, report = train_epoch(training, windows, batches, MultiStep(), Balanced(), rates, key=key)
         jax.block_until_ready(report)
 
     return work, 6.0 * MULTIPLICATIONS * BATCH_SIZE * horizon * num_batches
@@ -60,7 +60,7 @@ def training_work(preset: Preset, episodes: Episodes, horizon: int, num_batches:
 
 def scoring_work(episodes: Episodes) -> tuple[Work, float]:
     """Scoring all sub-trajectories up to 100 steps; only steps inside an episode count as work."""
-    network = make_learner(PRESETS["default"].network, STATES, ACTIONS, key=jax.random.key(0)).network
+    network = PRESETS["default"].network.make(STATES, ACTIONS, key=jax.random.key(0)).freeze()
     normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), fit_normaliser(episodes))
     model = Model(network, normaliser, episodes.state_names, episodes.action_names)
     num_steps = score(model, episodes, horizon=SCORE_HORIZON).num_rollouts.sum()

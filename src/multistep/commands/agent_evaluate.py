@@ -9,18 +9,18 @@ import jax
 import numpy as np
 
 from multistep.agents.acting import EpisodeJob
-from multistep.agents.imagination import fingerprint_of
-from multistep.agents.observing import Observing
+from multistep.agents.imagination import imagination_digest
+from multistep.agents.observing import Filtered
 from multistep.agents.planners import AbstractPlanner
+from multistep.commands.agent_options import Planning, Scene, find_scene, make_planner
 from multistep.data import add_noise
 from multistep.errors import InputError
+from multistep.evaluation.intervals import mean_interval
 from multistep.runs.provenance import digest
 from multistep.runs.row_log import RowLog
+from multistep.runs.run_folder import check_run, open_run, write_run
 from multistep.runs.sweep import FAILED, sweep
 from multistep.runs.workers import connect
-from multistep.commands.agent_options import Given, Planning, find_given, make_planner
-from multistep.evaluation.intervals import mean_interval
-from multistep.runs.run_folder import check_run, open_run, write_run
 from multistep.tasks import TASKS
 from multistep.training import fit_observer
 
@@ -59,12 +59,13 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
         raise InputError(f"Act at least 1 episode, of 1 to {longest} steps.")
     if not 0 <= config.noise < float("inf"):
         raise InputError(f"The noise is {config.noise}: it must be 0 or more, and finite.")
-    given = find_given(config)
-    imagination, planner = make_planner(config, given)
+    scene = find_scene(config)
+    planner = make_planner(config, scene)
+    imagination = planner.imagination
     if config.filter:
-        planner = _observing(config, given, planner)
-    deviation = config.noise * np.ptp(given.starts.states, axis=0).astype(np.float64)
-    sizes = fingerprint_of(imagination, config.num_sequences, config.plan_horizon)
+        planner = _observing(config, scene, planner)
+    deviation = config.noise * np.ptp(scene.starts.states, axis=0).astype(np.float64)
+    sizes = imagination_digest(imagination, config.num_sequences, config.plan_horizon)
     filter_seed = config.seed if config.filter else None  # that of the noise which the observer is fitted to
     name = digest([sizes, str(config.planner), _agent_digest(config), config.noise, filter_seed])
     jobs = [
@@ -96,14 +97,14 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return summary
 
 
-def _observing(config: EvaluateConfig, given: Given, planner: AbstractPlanner[Any]) -> AbstractPlanner[Any]:
+def _observing(config: EvaluateConfig, scene: Scene, planner: AbstractPlanner[Any]) -> AbstractPlanner[Any]:
     """The planner behind an observer."""
     seen = (
-        add_noise(given.starts, config.noise, key=jax.random.key(config.seed))
+        add_noise(scene.starts, config.noise, key=jax.random.key(config.seed))
         if config.noise
-        else given.starts
+        else scene.starts
     )
-    return Observing(planner, fit_observer(given.models[0], seen), given.starts.action_size)
+    return Filtered(planner, fit_observer(scene.models[0], seen))
 
 
 def _agent_digest(config: Planning) -> str | None:

@@ -11,18 +11,17 @@ import numpy as np
 import tyro
 
 from multistep.agents.imagination import ActionRange, Imagination, Reward, imagine
-from multistep.agents.own_reward import find_reward
 from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
 from multistep.agents.policy import load_agent, policy_of
 from multistep.agents.stages import check_seed
+from multistep.commands.source import columns_of, load_saved, read_episodes
 from multistep.data import Columns, Episodes
-from multistep.dynamics import Model, load_model
+from multistep.dynamics import MemoryModel, Model, check_names
 from multistep.errors import InputError
+from multistep.registry import Registry, import_named
 from multistep.runs.provenance import digest
-from multistep.commands.source import columns_of, read_episodes
 from multistep.tasks import TASKS
 
-PlannerName = Literal["guided", "cem", "random"]
 ABOUT_AGENT = "agent.json"
 
 
@@ -37,6 +36,9 @@ class InModel:
     columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
     """Which columns of a table are what; states and actions are those that the model was trained on unless
     named."""
+    kind: tuple[str, ...] = ()
+    """Architectures of your own, as module:Name: a model file of such a kind is loaded only if it is named
+    here."""
     task: Literal["cartpole", "swimmer", "halfcheetah"] | None = None
     """Task whose reward is earned."""
     reward: str | None = None
@@ -56,9 +58,9 @@ class Planning(InModel):
 
     agent: Path | None = None
     """The agent.zip of a training: its policy guides the planner."""
-    planner: PlannerName | None = None
+    planner: str | None = None
     """guided: sequences of the agent's policy, completed with its value; cem: the cross-entropy method;
-    random: random shooting (default: guided with an agent, cem without)."""
+    random: random shooting; module:Name for your own (default: guided with an agent, cem without)."""
     num_sequences: int = 500
     """Sequences that a decision tries."""
     plan_horizon: int = 20
@@ -67,29 +69,32 @@ class Planning(InModel):
     """Seed of the planner, and of the first episode."""
 
 
-class Given(NamedTuple):
+class Scene(NamedTuple):
     """What the options stand for."""
 
-    models: list[Model]
+    models: list[Model | MemoryModel]
     reward: Reward
     starts: Episodes
 
 
-def find_given(config: InModel) -> Given:
+def find_scene(config: InModel) -> Scene:
     """Models, reward and start states, all of the same sizes."""
     if config.task is None and config.reward is None:
         raise InputError(
             "There is nothing to earn: name a task with --task, or your own reward with --reward "
             "module:function."
         )
-    models = [load_model(path) for path in config.model]
+    models = [load_saved(path, config.kind) for path in config.model]
     if not models:
         raise InputError("There is no model: name the model.safetensors that a fit has left.")
     if config.task is not None:
-        _check_task(models[0], config.task, config.model[0])
-    reward = find_reward(config.reward) if config.reward is not None else TASKS[str(config.task)].reward
+        task = TASKS[config.task]
+        check_names(models[0], task.state_names, task.action_names, whose=f"the task {config.task}")
+    reward = (
+        import_named(config.reward, "reward") if config.reward is not None else TASKS[str(config.task)].reward
+    )
     columns = columns_of(models[0], config.model[0], config.columns)
-    return Given(models, reward, read_episodes(config.starts, columns))
+    return Scene(models, reward, read_episodes(config.starts, columns))
 
 
 def action_range(config: InModel) -> ActionRange | None:
@@ -101,61 +106,46 @@ def action_range(config: InModel) -> ActionRange | None:
     return config.action_low, config.action_high
 
 
-def _check_task(model: Model, task: str, path: Path) -> None:
-    own = TASKS[task]
-    expected, found = ((len(of.state_names), len(of.action_names)) for of in (own, model))
-    for what in ("state", "action"):
-        have, want = (tuple(getattr(of, f"{what}_names")) for of in (model, own))
-        if have != want and sorted(have) == sorted(want):
-            raise InputError(
-                f"The {what}s of {path} are {', '.join(have)}, those of {task} {', '.join(want)}: fit a "
-                "model with them in "
-                "this order."
-            )
-    if expected != found:
-        raise InputError(
-            f"The model {path} has {found[0]} states and {found[1]} actions, the task {task} {expected[0]} "
-            f"and {expected[1]}: "
-            "give a model of this task."
-        )
-
-
-def make_planner(config: Planning, given: Given) -> tuple[Imagination, AbstractPlanner[Any]]:
+def make_planner(config: Planning, scene: Scene) -> AbstractPlanner[Any]:
     """The planner that is asked for, in its model."""
     imagination = imagine(
-        given.models, given.reward, given.starts, margin=config.margin, action_range=action_range(config)
+        scene.models, scene.reward, scene.starts, margin=config.margin, action_range=action_range(config)
     )
-    sizes = {"num_sequences": config.num_sequences, "horizon": config.plan_horizon}
-    if min(sizes.values()) < 1:
+    if config.num_sequences < 1 or config.plan_horizon < 1:
         raise InputError(
             f"{config.num_sequences} sequences of {config.plan_horizon} steps: give at least 1 of each."
         )
     check_seed(config.seed)
-    kind = config.planner or ("guided" if config.agent else "cem")
-    match kind:
-        case "random":
-            return imagination, RandomShooting(imagination, **sizes)
-        case "cem":
-            return imagination, CrossEntropy(imagination, num_elites=_elites(config), **sizes)
-        case "guided":
-            return imagination, PolicyGuided(
-                imagination, policy_of(_load_agent(config, given, imagination)), **sizes
-            )
+    return PLANNERS.find(config.planner or ("guided" if config.agent else "cem"), config, scene, imagination)
 
 
-def models_digest(models: list[Model]) -> str:
+def _random(config: Planning, scene: Scene, imagination: Imagination) -> AbstractPlanner[Any]:
+    return RandomShooting(imagination, config.num_sequences, config.plan_horizon)
+
+
+def _cem(config: Planning, scene: Scene, imagination: Imagination) -> AbstractPlanner[Any]:
+    # A tenth of the sequences, but two at least: one alone has no spread to search in.
+    elites = max(min(2, config.num_sequences), config.num_sequences // 10)
+    return CrossEntropy(imagination, config.num_sequences, config.plan_horizon, num_elites=elites)
+
+
+def _guided(config: Planning, scene: Scene, imagination: Imagination) -> AbstractPlanner[Any]:
+    policy = policy_of(_load_agent(config, scene, imagination))
+    return PolicyGuided(imagination, policy, config.num_sequences, config.plan_horizon)
+
+
+PLANNERS = Registry("planner", AbstractPlanner, {"guided": _guided, "cem": _cem, "random": _random})
+"""Each is made of the options, the scene and the imagination."""
+
+
+def models_digest(models: list[Model | MemoryModel]) -> str:
     """What tells these models from others."""
     return digest(
         [np.asarray(leaf).tobytes().hex() for leaf in jax.tree.leaves(models) if hasattr(leaf, "dtype")]
     )
 
 
-def _elites(config: Planning) -> int:
-    """A tenth of the sequences, but two at least: one alone has no spread to search in."""
-    return max(min(2, config.num_sequences), config.num_sequences // 10)
-
-
-def _load_agent(config: Planning, given: Given, imagination: Imagination) -> Any:
+def _load_agent(config: Planning, scene: Scene, imagination: Imagination) -> Any:
     """The agent, unless what is beside it says that it belongs to another model, or its actions have another
     range."""
     if config.agent is None:
@@ -168,11 +158,11 @@ def _load_agent(config: Planning, given: Given, imagination: Imagination) -> Any
             f"There is no file {config.agent}: name the agent.zip that 'multistep agent train' has left."
         )
     about = config.agent.with_name(ABOUT_AGENT)
-    if about.exists() and _model_of(about) != models_digest(given.models):
+    if about.exists() and _model_of(about) != models_digest(scene.models):
         raise InputError(
             f"The agent {config.agent} was trained in another model: name the model that it was trained in."
         )
-    agent = load_agent(config.agent, state_size=given.starts.state_size, action_size=given.starts.action_size)
+    agent = load_agent(config.agent, state_size=scene.starts.state_size, action_size=scene.starts.action_size)
     space: Any = agent.action_space
     if not (
         np.allclose(space.low, imagination.action_low) and np.allclose(space.high, imagination.action_high)

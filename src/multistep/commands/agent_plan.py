@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from multistep.agents.planning import plan
+from multistep.commands.agent_options import Planning, find_scene, make_planner
 from multistep.errors import InputError
-from multistep.commands.agent_options import Planning, find_given, make_planner
 from multistep.runs.run_folder import check_run, write_run
 
 COMMAND = "agent plan"
@@ -29,10 +29,11 @@ class PlanConfig(Planning):
 def run_plan(config: PlanConfig) -> dict[str, Any]:
     """Plan, leave the episode in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
-    given = find_given(config)
-    imagination, planner = make_planner(config, given)
-    state = np.asarray(config.state) if config.state else given.starts.states[0].astype(np.float64)
-    names = given.starts.state_names
+    scene = find_scene(config)
+    planner = make_planner(config, scene)
+    imagination = planner.imagination
+    state = np.asarray(config.state) if config.state else scene.starts.states[0].astype(np.float64)
+    names = scene.starts.state_names
     if len(state) != len(names):
         raise InputError(
             f"The state has {len(state)} numbers, the model {len(names)} ({', '.join(names)}): give one for "
@@ -47,20 +48,20 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
             )
     if config.steps < 1:
         raise InputError(f"{config.steps} steps were asked for: plan at least 1.")
-    planned = plan(planner, imagination, state, num_steps=config.steps, seed=config.seed)
+    planned = plan(planner, state, num_steps=config.steps, seed=config.seed)
     rows = [
         {
             "step": step,
             **{name: float(value) for name, value in zip(names, planned.states[step], strict=True)},
             **{
                 name: float(value)
-                for name, value in zip(given.starts.action_names, planned.actions[step], strict=True)
+                for name, value in zip(scene.starts.action_names, planned.actions[step], strict=True)
             },
             "reward": float(planned.rewards[step]),
         }
         for step in range(len(planned.actions))
     ]
-    first = {name: rows[0][name] for name in given.starts.action_names}
+    first = {name: rows[0][name] for name in scene.starts.action_names}
     summary = {
         "first_action": first,
         "return": float(planned.rewards.sum()),
@@ -68,6 +69,6 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
         "left": planned.left,
     }
     write_run(
-        config.out, COMMAND, config, rows, summary | {"states": names, "actions": given.starts.action_names}
+        config.out, COMMAND, config, rows, summary | {"states": names, "actions": scene.starts.action_names}
     )
     return summary

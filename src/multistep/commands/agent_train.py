@@ -7,9 +7,9 @@ from typing import Any
 
 from multistep.agents.model_based import PAPER_STEPS, train_on_model
 from multistep.agents.model_env import ModelEnv
+from multistep.commands.agent_options import ABOUT_AGENT, InModel, action_range, find_scene, models_digest
+from multistep.runs.progress import counting_progress
 from multistep.runs.row_log import RowLog
-from multistep.commands.agent_options import ABOUT_AGENT, InModel, action_range, find_given, models_digest
-from multistep.commands.collect import counting_progress
 from multistep.runs.run_folder import open_run, write_json, write_run
 
 AGENT = "agent.zip"
@@ -35,11 +35,11 @@ class TrainConfig(InModel):
 
 def run_train(config: TrainConfig) -> dict[str, Any]:
     """Train, leave the agent and the learning curve in `config.out` and return the summary."""
-    given = find_given(config)
+    scene = find_scene(config)
     env = ModelEnv(
-        given.models,
-        given.reward,
-        given.starts,
+        scene.models,
+        scene.reward,
+        scene.starts,
         num_envs=config.num_envs,
         rollout_steps=config.rollout_steps,
         margin=config.margin,
@@ -63,7 +63,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
             on_stage=keep,
         )
     agent.save(config.out / AGENT)
-    write_json(config.out / ABOUT_AGENT, {"model": models_digest(given.models), "steps": agent.num_timesteps})
+    write_json(config.out / ABOUT_AGENT, {"model": models_digest(scene.models), "steps": agent.num_timesteps})
     # A stage that was killed before its checkpoint is trained again, and has two rows.
     curve = list({row["steps"]: row for row in log.read()}.values())
     summary = {

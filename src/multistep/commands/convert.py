@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import tyro
 
+from multistep.commands.source import read_episodes
 from multistep.data import Columns, save
 from multistep.errors import InputError
-from multistep.commands.source import read_episodes
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,15 @@ import jax
 
 from multistep.data import add_noise, split
 from multistep.dynamics import save_model
-from multistep.evaluation import R2Bar, Scores, score
+from multistep.evaluation import Scores, score
+from multistep.evaluation.rows import score_rows, score_summary
 from multistep.losses import Uniform
-from multistep.runs.run_folder import (
-    check_run,
-    fit_summary,
-    history_rows,
-    score_rows,
-    score_summary,
-    write_rows,
-    write_run,
-)
+from multistep.runs.run_folder import check_run, write_rows, write_run
+from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
-from multistep.training import DEFAULT, Fit, FitConfig, Outcome, fit
+from multistep.training import DEFAULT, Fit, Once, Outcome
+from multistep.training.rows import fit_summary, history_rows
 
 COMMAND = "demo"
 
@@ -46,11 +41,9 @@ class DemoConfig:
     """Seed of the episodes."""
     seed: int = 0
     """Seed of noise, split and training."""
-    one_step: FitConfig = field(
-        default_factory=lambda: replace(DEFAULT, horizon=1, weights=Uniform(), epochs=20)
-    )
+    one_step: Once = field(default_factory=lambda: replace(DEFAULT, horizon=1, weights=Uniform(), epochs=20))
     """Training of the one-step model."""
-    multi_step: FitConfig = DEFAULT
+    multi_step: Once = DEFAULT
     """Training of the multi-step model."""
 
 
@@ -69,14 +62,8 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
     rows, summary = [], {}
     for name, fit_config in (("one_step", config.one_step), ("multi_step", config.multi_step)):
         folder = config.out / name
-        fitted = fit(
-            train,
-            valid,
-            fit_config,
-            key=fit_key,
-            score=R2Bar(50),
-            checkpoint=folder / "checkpoint.safetensors",
-        )
+        checkpoint = folder / "checkpoint.safetensors"
+        fitted = fit(train, valid, fit_config, key=fit_key, checkpoint=checkpoint)
         if fitted.outcome is Outcome.INTERRUPTED:
             raise KeyboardInterrupt
         scores = score(fitted.model, test, horizon=config.score_horizon)

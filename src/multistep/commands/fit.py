@@ -9,22 +9,17 @@ import jax
 import numpy as np
 import tyro
 
-from multistep.data import Columns, Episodes, estimate_noise, split
-from multistep.dynamics import Observer, save_model
-from multistep.evaluation import R2Bar, score, usual_horizon
-from multistep.runs.row_log import Row
 from multistep.commands.source import read_episodes
-from multistep.runs.run_folder import (
-    check_study,
-    fit_summary,
-    history_rows,
-    score_rows,
-    score_summary,
-    write_rows,
-    write_run,
-)
-from multistep.training import DEFAULT, Fit, FitConfig, Outcome, Preset, Smoothed, SmoothedFit, learn
-from multistep.types import Key
+from multistep.data import Columns, Episodes, estimate_noise, split
+from multistep.dynamics import ARCHITECTURES, NetworkConfig, Observer, save_model
+from multistep.errors import InputError
+from multistep.evaluation import R2Bar, score, usual_horizon
+from multistep.evaluation.rows import score_rows, score_summary
+from multistep.runs.row_log import Row
+from multistep.runs.run_folder import check_study, write_rows, write_run
+from multistep.selection.fit import VALIDATION_HORIZON, fit
+from multistep.training import DEFAULT, PRESETS, RECIPES, AbstractRecipe, Fit, Once, Outcome, Preset
+from multistep.training.rows import fit_summary, history_rows
 
 COMMAND = "fit"
 
@@ -49,30 +44,37 @@ class FitFilesConfig:
     """Shares (or numbers) of episodes for training, validation and test."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if the test episodes are too short or too few)."""
-    smooth: bool = True
-    """Where there is noise, take it out with the model and fit again (the paper's preset fits once)."""
+    recipe: str | None = None
+    """once: one fit; smoothed: where there is noise, take it out with the model and fit again; module:Name
+    for your own (default: smoothed; with the paper's preset once)."""
+    architecture: str | None = None
+    """What is learned in place of the network: module:Name of your own architecture."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")
     """Folder for the model and the results."""
     preset: Preset = "default"
     """Where the training options below start from: ours, or the paper's."""
-    training: Annotated[FitConfig, tyro.conf.arg(name="")] = DEFAULT
+    training: Annotated[Once, tyro.conf.arg(name="")] = DEFAULT
     """How the model is trained."""
 
 
 def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
-    check_study(config.out, COMMAND, smooth=config.smooth)
+    recipe = recipe_of(config)
+    check_study(config.out, COMMAND, recipe=config.recipe)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     episodes = read_episodes(
         config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
     )
     train, valid, test = split(episodes, config.split, key=split_key)
-    horizon = usual_horizon(test, config.score_horizon)
-    fitted = _fit(config, train, valid, key=fit_key, horizon=horizon)
+    # How far ahead is scored depends on the test part, which has no say in the choice of the model.
+    validation = R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
+    checkpoint = config.out / "checkpoint.safetensors"
+    fitted = fit(train, valid, recipe, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
+    horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)
     scores = score(fitted.model, test, horizon=horizon)
     save_model(fitted.model, config.out / "model.safetensors")
     write_rows(config.out / "history.csv", _history(fitted))
@@ -81,32 +83,33 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         "model": score_summary(scores) | fit_summary(fitted),
         "episodes": sizes,
         "score_horizon": horizon,
+        "chosen": fitted.chosen,
+        "notes": fitted.notes,
+        "parts": {name: fit_summary(part) for name, part in fitted.parts.items()},
+        **(_about_noise(fitted.observer, train) if fitted.observer is not None else {}),
     }
-    if isinstance(fitted, SmoothedFit):
-        summary |= _about_smoothing(fitted, train)
     write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
     return summary
 
 
-def _fit(config: FitFilesConfig, train: Episodes, valid: Episodes, *, key: Key, horizon: int) -> Fit:
-    score, checkpoint = R2Bar(min(50, horizon)), config.out / "checkpoint.safetensors"
-    how = Smoothed.of(config.training) if config.smooth else config.training
-    return learn(train, valid, how, key=key, score=score, checkpoint=checkpoint)
+def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
+    """The recipe that the options stand for."""
+    once = config.training
+    if config.architecture is not None:
+        if once.network != NetworkConfig() and once.network != PRESETS[config.preset].network:
+            raise InputError(
+                "--architecture takes the place of the network: leave out the options --network.*."
+            )
+        once = once.vary(network=ARCHITECTURES.find(config.architecture))
+    usual = "once" if config.preset == "paper" else "smoothed"
+    return RECIPES.find(config.recipe or usual, once)
 
 
 def _history(fitted: Fit) -> list[Row]:
     """The epochs of every fit."""
-    if not isinstance(fitted, SmoothedFit):
+    if not fitted.parts:
         return history_rows(fitted)
-    fits = {"measured": fitted.first} | ({"smoothed": fitted} if fitted.is_second else {})
-    return [{"fitted_to": name, **row} for name, one in fits.items() for row in history_rows(one)]
-
-
-def _about_smoothing(fitted: SmoothedFit, episodes: Episodes) -> dict[str, Any]:
-    """Whether there was a second fit, what the first was like, and the noise that was found."""
-    again = {"fitted_again": fitted.is_second, "first_model_kept_because": fitted.reason}
-    noise = _about_noise(fitted.observer, episodes) if fitted.observer is not None else {}
-    return again | {"first_fit": fit_summary(fitted.first)} | noise
+    return [{"part": name, **row} for name, part in fitted.parts.items() for row in history_rows(part)]
 
 
 def _about_noise(observer: Observer, episodes: Episodes) -> dict[str, dict[str, float]]:

@@ -9,10 +9,10 @@ import tyro
 from jaxtyping import Num
 from numpy import ndarray
 
+from multistep.commands.source import read_recordings
 from multistep.data import Columns, Recording
 from multistep.data.noise_estimate import estimate_noise
 from multistep.runs.row_log import Row
-from multistep.commands.source import read_recordings
 from multistep.runs.run_folder import check_run, write_rows, write_run
 
 NUM_TRAJECTORIES = 3

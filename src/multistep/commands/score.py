@@ -6,11 +6,11 @@ from typing import Annotated, Any
 
 import tyro
 
+from multistep.commands.source import columns_of, load_saved, read_episodes
 from multistep.data import Columns
-from multistep.dynamics import load_model
 from multistep.evaluation import score, usual_horizon
-from multistep.commands.source import columns_of, read_episodes
-from multistep.runs.run_folder import check_run, score_rows, score_summary, write_run
+from multistep.evaluation.rows import score_rows, score_summary
+from multistep.runs.run_folder import check_run, write_run
 
 COMMAND = "score"
 
@@ -31,6 +31,9 @@ class ScoreFilesConfig:
     """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
     noise_seed: int = 0
     """Seed of that noise."""
+    kind: tuple[str, ...] = ()
+    """Architectures of your own, as module:Name: a model file of such a kind is loaded only if it is named
+    here."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if the episodes are too short or too few)."""
     out: Path = Path("runs/score")
@@ -40,10 +43,10 @@ class ScoreFilesConfig:
 def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     """Score, leave the rows in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
-    model = load_model(config.model)
+    model = load_saved(config.model, config.kind)
     columns = columns_of(model, config.model, config.columns)
     episodes = read_episodes(config.files, columns, noise=config.noise, noise_seed=config.noise_seed)
-    horizon = usual_horizon(episodes, config.score_horizon)
+    horizon = usual_horizon(episodes, config.score_horizon, model.num_past)
     scores = score(model, episodes, horizon=horizon)
     summary = {"model": score_summary(scores), "episodes": len(episodes), "score_horizon": horizon}
     write_run(config.out, COMMAND, config, score_rows("model", scores), summary)

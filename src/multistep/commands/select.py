@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 import tyro
 
-from multistep.data import Columns
+from multistep.commands.source import read_episodes
+from multistep.data import Columns, episodes_digest
 from multistep.dynamics import save_model
 from multistep.errors import InputError
 from multistep.losses import (
@@ -21,15 +22,15 @@ from multistep.losses import (
     describe_weights,
     effective_horizon,
 )
-from multistep.runs.provenance import digest, episodes_digest, plain
-from multistep.selection.ranked import Ranked
+from multistep.runs.provenance import digest, plain
 from multistep.runs.row_log import Row
+from multistep.runs.run_folder import open_run, write_rows, write_run
+from multistep.selection.ranked import Ranked
 from multistep.selection.search import AbstractSearch, Grid, Halving
 from multistep.selection.select import Selection, refit, select
-from multistep.selection.vary import vary
-from multistep.commands.source import read_episodes
-from multistep.runs.run_folder import fit_summary, history_rows, open_run, write_rows, write_run
-from multistep.training import PRESETS, FitConfig, Outcome, Preset
+from multistep.selection.vary import vary_all
+from multistep.training import PRESETS, RECIPES, AbstractRecipe, Outcome, Preset
+from multistep.training.rows import fit_summary, history_rows
 
 COMMAND = "select"
 SEARCHES: dict[str, AbstractSearch] = {"grid": Grid(), "halving": Halving()}
@@ -53,6 +54,8 @@ class SelectConfig:
     network.hidden_size=128,256."""
     preset: Preset = "default"
     """What the training options are otherwise: ours, or the paper's."""
+    recipe: str = "once"
+    """What is selected: once, one fit; smoothed, fitted again without the noise; module:Name for your own."""
     search: Literal["grid", "halving"] = "grid"
     """grid: every candidate in full; halving: short trainings of all, full ones of the best, at a fraction of
     the cost."""
@@ -82,14 +85,12 @@ class SelectConfig:
     """Folder for the rows and the model; the same command goes on where it was stopped."""
 
 
-def candidates_of(config: SelectConfig) -> list[FitConfig]:
+def candidates_of(config: SelectConfig) -> list[AbstractRecipe]:
     """Every combination of horizons, weights and whatever else varies."""
     weights = [*(Exponential(beta) for beta in config.betas), *config.weights]
     pairs = [(h, w) for h in config.horizons for w in ([Uniform()] if h == 1 else weights)]
-    bases = vary(PRESETS[config.preset], config.vary)
-    candidates = (
-        replace(base, horizon=horizon, weights=weight) for base, (horizon, weight) in product(bases, pairs)
-    )
+    bases = [RECIPES.find(config.recipe, once) for once in vary_all(PRESETS[config.preset], config.vary)]
+    candidates = (base.vary(horizon=h, weights=w) for base, (h, w) in product(bases, pairs))
     return list(dict.fromkeys(candidates))
 
 
@@ -140,25 +141,25 @@ def _summary(selection: Selection, variations: Sequence[str]) -> dict[str, Any]:
         "trained_in_full": len(selection.ranking),
         "within_spread_of_best": len(selection.as_good),
         "varied": [variation.partition("=")[0].replace("-", "_") for variation in variations],
-        "best": {"mean": best.mean, "deviation": best.deviation, "config": plain(best.config)},
+        "best": {"mean": best.mean, "deviation": best.deviation, "config": plain(best.config.settings)},
         "seconds_of_fits": selection.seconds,
     }
 
 
 def _row(ranked: Ranked) -> Row:
-    config = ranked.config
-    alphas = config.weights(jnp.ones(config.horizon))
+    training = ranked.config.settings
+    alphas = training.weights(jnp.ones(training.horizon))
     return {
-        "horizon": config.horizon,
-        "weights": describe_weights(config.weights),
+        "horizon": training.horizon,
+        "weights": describe_weights(training.weights),
         # Balanced weights follow the errors: they have no one effective horizon.
         "effective_horizon": None
-        if isinstance(config.weights, Balanced)
+        if isinstance(training.weights, Balanced)
         else float(effective_horizon(alphas)),
         "mean": ranked.mean,
         "deviation": ranked.deviation,
         **{f"fold_{number}": score for number, score in enumerate(ranked.scores)},
         "seconds": ranked.seconds,
         "problem": ranked.problem,
-        "settings": json.dumps(plain(config)),
+        "settings": json.dumps(plain(training)),
     }

@@ -12,7 +12,8 @@ import jax
 
 from multistep.data import Columns, Episodes, add_noise, as_episodes, cut, read
 from multistep.data.recording import Recording
-from multistep.dynamics import Model
+from multistep.dynamics import MemoryModel, Model, load_model
+from multistep.registry import import_named
 from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
 
@@ -46,7 +47,14 @@ def read_episodes(
     return episodes
 
 
-def columns_of(model: Model, path: Path, columns: Columns) -> Columns:
+def load_saved(path: Path, kinds: Sequence[str] = ()) -> Any:
+    """The model in a file; the architectures of the user's own that it may be of are imported first."""
+    for kind in kinds:
+        import_named(kind, "architecture")
+    return load_model(path)
+
+
+def columns_of(model: Model | MemoryModel, path: Path, columns: Columns) -> Columns:
     """The columns, with those that the model in the file was trained on where no states or actions are named.
 
     Episodes that a fit could tell apart by a column would run into each other without a word of it: there is

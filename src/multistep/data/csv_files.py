@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from multistep.runs.atomic import replacing
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.data.tables import recordings_of, table_of
 from multistep.errors import InputError, reason_of
+from multistep.runs.atomic import replacing
 
 SEPARATORS = ",;\t"
 EMPTY = np.empty((0, 0))

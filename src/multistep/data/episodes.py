@@ -147,7 +147,8 @@ class Episodes:
 def unit_of(values: Float[ndarray, "rows column"]) -> Float[ndarray, " column"]:
     """Standard deviation of each column, in double precision: what errors in it are measured in.
 
-    1 for a column of equal values, which can come out with a deviation of rounding size: its range is asked for.
+    1 for a column of equal values, which can come out with a deviation of rounding size: its range is asked
+    for.
     """
     return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0, dtype=np.float64), 1.0)
 

@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Int
 from numpy import ndarray
 
-from multistep.runs.atomic import replacing, reserve
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
+from multistep.runs.atomic import replacing, reserve
 
 CHUNK = 100_000  # rows compared at a time
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from multistep.runs.atomic import reserve
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
+from multistep.runs.atomic import reserve
 
 ENDING = re.compile(r".*\w-v\d+/?")
 METADATA = (

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from multistep.runs.atomic import replacing
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
+from multistep.runs.atomic import replacing
 
 
 def save_npz(episodes: Episodes, path: Path, *, compressed: bool = False) -> None:

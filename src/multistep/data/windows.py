@@ -1,4 +1,5 @@
-"""Windows: what is known of an episode up to a moment, the actions after it and the states that they led to."""
+"""Windows: what is known of an episode up to a moment, the actions after it and the states that they led
+to."""
 
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class Window(NamedTuple):
 
 
 class Windows(eqx.Module):
-    """Windows of one horizon in a set of episodes; `gather` cuts out the one at a start, also in compiled code.
+    """Windows of one horizon in a set of episodes; `gather` cuts out the one at a start, also in compiled
+    code.
 
     They are kept as start indices into the flat arrays: memory is that of the data, whatever the horizon.
     """
@@ -57,14 +59,15 @@ def window_starts(episodes: Episodes, horizon: int, num_past: int = 1) -> Int[nd
     counts = count_windows(episodes.lengths, horizon, num_past)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     return np.stack(
-        [np.repeat(episodes.state_offsets, counts) + within, np.repeat(episodes.action_offsets, counts) + within],
+        [
+            np.repeat(episodes.state_offsets, counts) + within,
+            np.repeat(episodes.action_offsets, counts) + within,
+        ],
         axis=1,
     ).astype(np.int32)
 
 
-def deal(
-    starts: Int[ndarray, "windows 2"], batch_size: int, *, key: Key
-) -> Int[ndarray, "batches batch 2"]:
+def deal(starts: Int[ndarray, "windows 2"], batch_size: int, *, key: Key) -> Int[ndarray, "batches batch 2"]:
     """The starts in random order, in batches; those that do not fill the last batch wait for another deal.
 
     Shuffled by NumPy: a sort on the device takes a twentieth of a one-step epoch.

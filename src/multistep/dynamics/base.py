@@ -89,7 +89,8 @@ class AbstractDynamics(eqx.Module):
 
     @property
     def architecture(self) -> "AbstractArchitecture | None":
-        """What makes a dynamics of the same shapes, for the header of a model file; none: it cannot be saved."""
+        """What makes a dynamics of the same shapes, for the header of a model file; none: it cannot be
+        saved."""
         return None
 
 
@@ -112,7 +113,8 @@ class AbstractModel(AbstractDynamics):
 
 
 class AbstractArchitecture(ABC):
-    """What is to be learned, before it is: a frozen dataclass of plain values, in the header of a model file."""
+    """What is to be learned, before it is: a frozen dataclass of plain values, in the header of a model
+    file."""
 
     @abstractmethod
     def make(self, state_size: int, action_size: int, *, key: Key) -> AbstractDynamics:
@@ -132,10 +134,14 @@ def check_names(
     own = dynamics.names
     if own is None:
         return
-    for what, expected, have in (("state", own.states, tuple(states)), ("action", own.actions, tuple(actions))):
+    for what, expected, have in (
+        ("state", own.states, tuple(states)),
+        ("action", own.actions, tuple(actions)),
+    ):
         if len(expected) != len(have):
             raise InputError(
-                f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), {whose} {len(have)} "
+                f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), {whose} "
+                f"{len(have)} "
                 f"({', '.join(have)}): give what has the columns that the model was trained on."
             )
         if expected != have and sorted(expected) == sorted(have):

@@ -1,4 +1,5 @@
-"""`forecast`: start from the past, then roll out. What training, scoring, agents and export all go through."""
+"""`forecast`: start from the past, then roll out. What training, scoring, agents and export all go
+through."""
 
 import jax
 from jaxtyping import Array, Float

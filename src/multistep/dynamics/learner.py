@@ -1,4 +1,5 @@
-"""`Learner`: the network while it trains, with batch norm and dropout; `freeze` makes the network that is used."""
+"""`Learner`: the network while it trains, with batch norm and dropout; `freeze` makes the network that is
+used."""
 
 import equinox as eqx
 import jax
@@ -31,7 +32,9 @@ class BatchNorm(eqx.Module):
     shift: Float[Array, " hidden"]
 
     def __call__(self, x: Float[Array, " hidden"], statistics: Statistics) -> Float[Array, " hidden"]:
-        return (x - statistics.mean) * (self.scale * jax.lax.rsqrt(statistics.variance + EPSILON)) + self.shift
+        return (x - statistics.mean) * (
+            self.scale * jax.lax.rsqrt(statistics.variance + EPSILON)
+        ) + self.shift
 
 
 class Learner(AbstractDynamics):
@@ -57,7 +60,8 @@ class Learner(AbstractDynamics):
     def step(
         self, memory: tuple[State, tuple[Statistics, ...]], given: tuple[Action, Masks]
     ) -> tuple[State, tuple[Statistics, ...]]:
-        """Next normalised state and the statistics of this step's batch, from state, action and dropout masks."""
+        """Next normalised state and the statistics of this step's batch, from state, action and dropout
+        masks."""
         (state, _), (action, masks) = memory, given
         features, statistics = self._features(jnp.concatenate([state, action]), masks)
         return self.network.add_change(state, features), statistics
@@ -66,13 +70,12 @@ class Learner(AbstractDynamics):
         state, statistics = memory
         return Prediction(state, noted=statistics)
 
-    def inputs(
-        self, actions: Actions, key: Key | None
-    ) -> tuple[Actions, Bool[Array, "time layers hidden"]]:
+    def inputs(self, actions: Actions, key: Key | None) -> tuple[Actions, Bool[Array, "time layers hidden"]]:
         return actions, self.draw_masks(len(actions), key=key)
 
     def draw_masks(self, num_steps: int, *, key: Key | None) -> Bool[Array, "steps layers hidden"]:
-        """Dropout masks for the steps of one rollout: which units of each common layer stay, none drawn without dropout.
+        """Dropout masks for the steps of one rollout: which units of each common layer stay, none drawn
+        without dropout.
 
         A unit stays with probability 1 - dropout, to the nearest of 1/256, ..., 255/256: four units share a
         random word of 32 bits, as drawing them is what dropout costs.
@@ -102,13 +105,12 @@ class Learner(AbstractDynamics):
     def note(self, noted: tuple[Statistics, ...]) -> "Learner":
         """The running statistics see the mean over the steps of a rollout, once per gradient step."""
         new = jax.tree.map(lambda values: values.mean(axis=0), noted)
-        running = jax.tree.map(
-            lambda old, new: (1 - MOMENTUM) * old + MOMENTUM * new, self.statistics, new
-        )
+        running = jax.tree.map(lambda old, new: (1 - MOMENTUM) * old + MOMENTUM * new, self.statistics, new)
         return Learner(self.network, self.norms, running, self.dropout)
 
     def freeze(self) -> Network:
-        """The network for use: no dropout, batch norm with the running statistics folded into the linear layers."""
+        """The network for use: no dropout, batch norm with the running statistics folded into the linear
+        layers."""
         if not self.norms:
             return self.network
         common = tuple(map(_fold, self.network.common, self.norms, self.statistics))

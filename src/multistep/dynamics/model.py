@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from multistep.data import Past
-from multistep.dynamics.base import AbstractDynamics, AbstractModel, Names, Memory, Prediction
+from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
@@ -41,7 +41,9 @@ class Model(AbstractModel):
         - `state`: one number for each of `state_names`.
         - `actions`: in every step one number for each of `action_names`.
         """
-        return _rollout(self, _past(self, np.asarray(state)[None], np.zeros((0, len(self.action_names)))), actions)
+        return _rollout(
+            self, _past(self, np.asarray(state)[None], np.zeros((0, len(self.action_names)))), actions
+        )
 
     @property
     def names(self) -> Names:
@@ -105,7 +107,6 @@ def in_units(
     return kind(learned, normaliser, state_names, action_names)
 
 
-
 def _past(model: Model | MemoryModel, states: ArrayLike, actions: ArrayLike) -> Past:
     past = Past(jnp.asarray(states, float), jnp.asarray(actions, float))
     sizes = model.num_past, len(model.state_names), len(model.action_names)
@@ -113,7 +114,8 @@ def _past(model: Model | MemoryModel, states: ArrayLike, actions: ArrayLike) -> 
         told = "from a state" if sizes[0] == 1 else f"from {sizes[0]} states and the actions between them"
         shapes = past.states.shape[1:] if sizes[0] == 1 else (past.states.shape, past.actions.shape)
         raise InputError(
-            f"A rollout {told} of shape {shapes}: give one number for each of {', '.join(model.state_names)}, and "
+            f"A rollout {told} of shape {shapes}: give one number for each of "
+            f"{', '.join(model.state_names)}, and "
             f"in every step one for each of {', '.join(model.action_names)}."
         )
     return past

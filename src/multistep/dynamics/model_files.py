@@ -1,4 +1,5 @@
-"""Models in files: one `.safetensors` file, its JSON header saying what kind it is and how the arrays make it.
+"""Models in files: one `.safetensors` file, its JSON header saying what kind it is and how the arrays make
+it.
 
 Loading executes no code: the kinds are those of the registry, and a user's own once its module is imported.
 """
@@ -93,7 +94,8 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
         raise InputError(f"The header of the model file {path} is damaged: save the model again.") from error
     if version not in (1, VERSION):
         raise InputError(
-            f"The model file {path} has format version {version}, this multistep reads versions up to {VERSION}: "
+            f"The model file {path} has format version {version}, this multistep reads versions up to "
+            f"{VERSION}: "
             "save it again."
         )
     if version == 1:  # networks only, their settings among the names

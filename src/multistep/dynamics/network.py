@@ -44,7 +44,9 @@ class NetworkConfig(AbstractArchitecture):
                 f"The dropout is {self.dropout}: it is the share of silenced units, from 0 to less than 1."
             )
         if self.activation not in ACTIVATIONS:
-            raise InputError(f"The activation is {self.activation}: it must be one of {', '.join(ACTIVATIONS)}.")
+            raise InputError(
+                f"The activation is {self.activation}: it must be one of {', '.join(ACTIVATIONS)}."
+            )
 
     def make(self, state_size: int, action_size: int, *, key: Key) -> AbstractDynamics:
         from multistep.dynamics.learner import make_learner  # which is made around a network
@@ -103,7 +105,8 @@ class Network(AbstractModel):
 
 
 def make_network(config: NetworkConfig, state_size: int, action_size: int, *, key: Key) -> Network:
-    """A network with random weights, uniform within 1 / sqrt(inputs) of zero (PyTorch's rule for linear layers)."""
+    """A network with random weights, uniform within 1 / sqrt(inputs) of zero (PyTorch's rule for linear
+    layers)."""
     common_key, mean_key, deviation_key = jax.random.split(key, 3)
     sizes = [state_size + action_size] + [config.hidden_size] * config.num_common_layers
     keys = jax.random.split(common_key, config.num_common_layers)

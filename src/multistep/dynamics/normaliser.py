@@ -38,5 +38,8 @@ class Normaliser(eqx.Module):
 
 def fit_normaliser(episodes: Episodes) -> Normaliser:
     """The normaliser of these episodes; a constant column keeps its unit, so that it normalises to zero."""
-    parts = ((values.mean(axis=0, dtype=np.float64), unit_of(values)) for values in (episodes.states, episodes.actions))
+    parts = (
+        (values.mean(axis=0, dtype=np.float64), unit_of(values))
+        for values in (episodes.states, episodes.actions)
+    )
     return Normaliser(*(array for part in parts for array in part))

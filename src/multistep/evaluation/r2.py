@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from multistep.data import Episodes
+from multistep.data import Episodes, count_windows
 from multistep.errors import InputError
 
 
@@ -67,14 +67,17 @@ class ErrorSums:
         return ErrorSums(self.squared + other.squared, self.diverged + other.diverged)
 
 
-def scores_of(sums: ErrorSums, episodes: Episodes, unit: Float[ndarray, " state"]) -> Scores:
-    r"""R2 per horizon h and dimension: $1 - \sum_i (s_{i,t+h} - \hat s_{i,t+h})^2 / \sum_i (s_{i,t+h} - \bar
-    s_{t+h})^2$.
+def scores_of(
+    sums: ErrorSums, episodes: Episodes, unit: Float[ndarray, " state"], num_past: int = 1
+) -> Scores:
+    r"""R2 per horizon h and dimension.
 
-    The sums go over all N sub-trajectories of length h in the episodes, their mean $\bar s_{t+h}$ included.
+    $1 - \sum_i (s_{i,t+h} - \hat s_{i,t+h})^2 / \sum_i (s_{i,t+h} - \bar s_{t+h})^2$. The sums go over all N
+    sub-trajectories of length h in the episodes that have `num_past` states to start from, their mean
+    $\bar s_{t+h}$ included.
     """
     horizon = len(sums.diverged)
-    targets = [_states_after(episodes, h) for h in range(1, horizon + 1)]
+    targets = [_states_after(episodes, h + num_past - 1) for h in range(1, horizon + 1)]
     spread = np.stack([((values - values.mean(axis=0)) ** 2).sum(axis=0) for values in targets]) / unit**2
     num_rollouts = np.array([len(values) for values in targets])
     finite = np.isfinite(sums.squared) & (sums.diverged == 0)[:, None]
@@ -84,43 +87,37 @@ def scores_of(sums: ErrorSums, episodes: Episodes, unit: Float[ndarray, " state"
     return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names)
 
 
-def longest_horizon(episodes: Episodes) -> int:
+def longest_horizon(episodes: Episodes, num_past: int = 1) -> int:
     """The longest horizon with two sub-trajectories or more: one alone has no variance."""
     longest = int(episodes.lengths.max())
-    return longest if (episodes.lengths == longest).sum() > 1 else longest - 1
+    return (longest if (episodes.lengths == longest).sum() > 1 else longest - 1) - (num_past - 1)
 
 
-def usual_horizon(episodes: Episodes, most: int) -> int:
+def usual_horizon(episodes: Episodes, most: int, num_past: int = 1) -> int:
     """The horizon to score up to where none is insisted on: `most`, or as far as scores mean something.
 
     That is as long as there are half as many sub-trajectories as the longest episode has steps. The very
     longest ones of a few episodes end in a few neighbouring states, whose variance is next to nothing: their
     R2 says nothing of the model, and would decide the mean.
     """
-    horizons = np.arange(1, min(most, longest_horizon(episodes)) + 1)
-    num_rollouts = np.maximum(episodes.lengths[:, None] - horizons + 1, 0).sum(axis=0)
-    return int((num_rollouts >= episodes.lengths.max() / 2).sum())
+    horizons = np.arange(1, min(most, longest_horizon(episodes, num_past)) + 1)
+    num_rollouts = np.array([count_windows(episodes.lengths, int(h), num_past).sum() for h in horizons])
+    return int((num_rollouts >= (episodes.lengths.max() - num_past + 1) / 2).sum())
 
 
-def check_horizon(episodes: Episodes, horizon: int) -> None:
+def check_horizon(episodes: Episodes, horizon: int, num_past: int = 1) -> None:
     """Raise an `InputError` unless there are sub-trajectories of this length to score."""
     if horizon < 1:
         raise InputError(f"Rollouts of {horizon} steps cannot be scored: choose a horizon of 1 or more.")
-    longest = longest_horizon(episodes)
+    longest = longest_horizon(episodes, num_past)
     if horizon > longest:
+        past = f" after {num_past} states to start from" if num_past > 1 else ""
         raise InputError(
-            f"Rollouts of {horizon} steps cannot be scored on these {len(episodes)} episodes of up to "
-            f"{episodes.lengths.max()} "
-            f"steps, which have two or more sub-trajectories of at most {longest} steps: choose a shorter "
-            "horizon."
+            f"Rollouts of {horizon} steps{past} cannot be scored on these {len(episodes)} episodes of up to "
+            f"{episodes.lengths.max()} steps, which have two or more sub-trajectories of at most {longest} "
+            "steps: "
+            "choose a shorter horizon."
         )
-
-
-def state_unit(episodes: Episodes) -> Float[ndarray, " state"]:
-    """Deviation of each state dimension (1 where it never changes): R2 does not depend on it, overflow
-    does."""
-    deviation = episodes.states.std(axis=0, dtype=np.float64)
-    return np.where(np.ptp(episodes.states, axis=0) > 0, deviation, 1.0)
 
 
 def _states_after(episodes: Episodes, steps: int) -> Float[ndarray, "rollouts state"]:

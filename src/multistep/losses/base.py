@@ -56,4 +56,6 @@ def forecast_batch(learner: AbstractDynamics, batch: Window, key: Key) -> Predic
         return forecast(learner, window.past, window.actions, key=key)
 
     each = Prediction(0, 0, None)  # pyright: ignore[reportArgumentType] - axes in place of arrays
-    return jax.vmap(forecast_window, axis_name=BATCH, out_axes=each)(batch, jax.random.split(key, len(batch.states)))
+    return jax.vmap(forecast_window, axis_name=BATCH, out_axes=each)(
+        batch, jax.random.split(key, len(batch.states))
+    )

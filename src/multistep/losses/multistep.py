@@ -1,4 +1,5 @@
-"""The weighted multi-step loss: L = sum_j alpha_j e_j, the gradient taken through every composition of the model."""
+"""The weighted multi-step loss: L = sum_j alpha_j e_j, the gradient taken through every composition of the
+model."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float

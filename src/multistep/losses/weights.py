@@ -116,7 +116,8 @@ WEIGHTS = Registry(
 
 
 def parse_weights(text: str) -> AbstractWeights:
-    """Weights as typed: `balanced`, `uniform`, `exponential:1.5`, `module:Name`, or the alphas as `0.5,0.3,0.2`."""
+    """Weights as typed: `balanced`, `uniform`, `exponential:1.5`, `module:Name`, or the alphas as
+    `0.5,0.3,0.2`."""
     try:
         alphas = [float(alpha) for alpha in text.split(",")]
     except ValueError:

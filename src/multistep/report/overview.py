@@ -7,8 +7,8 @@ import matplotlib
 import numpy as np
 import polars as pl
 
-from multistep.runs.atomic import replacing
 from multistep.report.tables import read_column_rows
+from multistep.runs.atomic import replacing
 
 MOST_PANELS = 10
 COLOURS = ("#1b6ca8", "#d95f02", "#666666")

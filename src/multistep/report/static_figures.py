@@ -8,8 +8,8 @@ import polars as pl
 from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
-from multistep.runs.atomic import write_text
 from multistep.report.drawing import COLOURS, figure_file, read_rows
+from multistep.runs.atomic import write_text
 from multistep.selection.candidates import PAPER_BETAS
 
 NOISE_COLOURS = ("#9ecae1", "#4292c6", "#08519c", "#fdae6b", "#e6550d", "#a63603")

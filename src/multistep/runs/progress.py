@@ -1,4 +1,4 @@
-"""The progress of a fit, on a terminal only."""
+"""The progress of long work."""
 
 import sys
 import threading
@@ -15,31 +15,33 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from multistep.training.history import Epoch
-
 
 @contextmanager
-def progress_bar(
-    horizon: int, num_epochs: int, history: tuple[Epoch, ...]
-) -> Iterator[Callable[[Epoch], None]]:
-    """A function to call with each epoch that ended; the bar starts behind those already in `history`."""
+def progress_bar(description: str, total: int | None, completed: int) -> Iterator[Callable[[float], None]]:
+    """A function to call with the score of each epoch that ended; `completed` of them have ended before."""
     columns = (
-        TextColumn(f"horizon {horizon}"),
+        TextColumn(description),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
         TextColumn("score {task.fields[score]}  best {task.fields[best]}"),
     )
-    best = max((epoch.score for epoch in history), default=float("-inf"))
+    best = float("-inf")
     with Progress(*columns, console=Console(stderr=True), disable=not _is_watched()) as progress:
-        task = progress.add_task("fit", total=num_epochs, completed=len(history), score="-", best="-")
+        task = progress.add_task(description, total=total, completed=completed, score="-", best="-")
 
-        def show(epoch: Epoch) -> None:
+        def show(score: float) -> None:
             nonlocal best
-            best = max(best, epoch.score)
-            progress.update(task, advance=1, score=f"{epoch.score:.3f}", best=f"{best:.3f}")
+            best = max(best, score)
+            progress.update(task, advance=1, score=f"{score:.3f}", best=f"{best:.3f}")
 
         yield show
+
+
+def counting_progress() -> Progress:
+    """A bar with steps or episodes done, and the time left."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True))
 
 
 @contextmanager

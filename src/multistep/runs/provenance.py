@@ -37,7 +37,8 @@ def plain(value: Any) -> Any:
 
 
 def digest(value: Any) -> str:
-    """Sixteen letters that differ for different settings, and stay the same from run to run and machine to machine."""
+    """Sixteen letters that differ for different settings, and stay the same from run to run and machine to
+    machine."""
     text = json.dumps(plain(value), sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from multistep.runs.atomic import alone_with, write_text
 from multistep.errors import InputError
+from multistep.runs.atomic import alone_with, write_text
 from multistep.runs.provenance import plain
 
 Row = Mapping[str, Any]

@@ -8,12 +8,10 @@ from typing import Any
 
 import polars as pl
 
-from multistep.runs.atomic import replacing, write_text
 from multistep.errors import InputError
-from multistep.evaluation import Scores
+from multistep.runs.atomic import replacing, write_text
 from multistep.runs.provenance import plain, versions
 from multistep.runs.row_log import Row
-from multistep.training import Fit
 
 
 def write_run(
@@ -67,60 +65,6 @@ def _found(out: Path) -> dict[str, Any] | None:
         raise InputError(
             f"{path} was not written by multistep, or is damaged: choose another --out."
         ) from error
-
-
-def score_rows(name: str, scores: Scores) -> list[Row]:
-    """One row per horizon: R2 averaged and of each dimension, rollouts and the share of them that
-    diverged."""
-    return [
-        {
-            "model": name,
-            "horizon": horizon + 1,
-            "r2": float(scores.r2[horizon]),
-            "diverged": float(scores.diverged[horizon]),
-            "rollouts": int(scores.num_rollouts[horizon]),
-            **{
-                f"r2_{state}": float(value)
-                for state, value in zip(scores.state_names, scores.per_dimension[horizon], strict=True)
-            },
-        }
-        for horizon in range(scores.horizon)
-    ]
-
-
-def score_summary(scores: Scores) -> dict[str, Any]:
-    """R2bar at the usual horizons and at the last one, and the share of rollouts that diverged by then."""
-    horizons = sorted({h for h in (1, 10, 50, 100) if h <= scores.horizon} | {scores.horizon})
-    return {f"r2bar_{h}": scores.r2bar(h) for h in horizons} | {"diverged": float(scores.diverged.max())}
-
-
-def history_rows(fit: Fit) -> list[Row]:
-    """One row per epoch and step ahead."""
-    return [
-        {
-            "epoch": epoch.number,
-            "horizon": step + 1,
-            "error": error,
-            "weight": weight,
-            "score": epoch.score,
-            "seconds": epoch.seconds,
-        }
-        for epoch in fit.history
-        for step, (error, weight) in enumerate(zip(epoch.errors, epoch.weights, strict=True))
-    ]
-
-
-def fit_summary(fit: Fit) -> dict[str, Any]:
-    """How the fit went, in a few numbers."""
-    best = fit.best_epoch
-    return {
-        "outcome": str(fit.outcome),
-        "horizon": len(fit.history[0].errors) if fit.history else None,
-        "epochs": len(fit.history),
-        "best_epoch": None if best is None else best.number,
-        "validation_score": None if best is None else best.score,
-        "fit_seconds": sum(epoch.seconds for epoch in fit.history),
-    }
 
 
 def write_rows(path: Path, rows: Sequence[Row] | pl.DataFrame) -> None:

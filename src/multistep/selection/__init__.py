@@ -1,2 +1,1 @@
-"""Choosing a configuration from the data: folds of episodes, candidates, sweeps on all cores or on a
-cluster."""
+"""Choosing a recipe from the data: folds of episodes, candidates, selection; and the default `fit`."""

@@ -9,13 +9,13 @@ import numpy as np
 
 from multistep.data import Episodes
 from multistep.evaluation import R2Bar, Scores, score
-from multistep.selection.folds import Fold
 from multistep.runs.provenance import digest, plain
 from multistep.runs.row_log import Row
 from multistep.runs.sweep import AbstractJob
-from multistep.training import Fit, FitConfig, Outcome, fit
+from multistep.selection.fit import VALIDATION_HORIZON
+from multistep.selection.folds import Fold
+from multistep.training import AbstractRecipe, Fit, Outcome
 
-VALIDATION_HORIZON = 50
 SCORING_WORK = 40  # what validation after an epoch costs, in steps ahead of training, about
 
 
@@ -25,7 +25,7 @@ class FitJob(AbstractJob):
 
     data: str
     """Name of the episodes: a digest of their content."""
-    config: FitConfig
+    config: AbstractRecipe
     fold: Fold
     seed: int
     """Seed of the training; each fold has a key of its own from it."""
@@ -35,18 +35,20 @@ class FitJob(AbstractJob):
 
     @property
     def work(self) -> float:
-        steps_ahead = len(self.fold.train) * (self.config.horizon + 1) + len(self.fold.valid) * SCORING_WORK
-        return float(self.config.epochs * steps_ahead)
+        training = self.config.settings
+        steps_ahead = len(self.fold.train) * (training.horizon + 1) + len(self.fold.valid) * SCORING_WORK
+        return float(training.epochs * steps_ahead)
 
     def labels(self) -> Row:
+        training = self.config.settings
         return {
             "kind": "fit",
             **self.names,
             "data": self.data,
             "config": digest(self.config),
-            "horizon": self.config.horizon,
-            "weights": plain(self.config.weights),
-            "epochs": self.config.epochs,
+            "horizon": training.horizon,
+            "weights": plain(training.weights),
+            "epochs": training.epochs,
             "fold": self.fold.number,
             "seed": self.seed,
             "settings": plain(self.config),
@@ -55,13 +57,12 @@ class FitJob(AbstractJob):
     def run(self, data: Episodes) -> Row:
         train, valid, test = self.fold.deal(data)
         key = jax.random.fold_in(jax.random.key(self.seed), self.fold.number)
-        fitted = fit(
-            train, valid, self.config, key=key, score=R2Bar(min(VALIDATION_HORIZON, self.score_horizon))
-        )
+        # The test part, which decides how far ahead is scored, has no say in the choice of the epoch.
+        fitted = self.config.fit(train, valid, key=key, score=R2Bar(VALIDATION_HORIZON))
         scores, best = score(fitted.model, test, horizon=self.score_horizon), fitted.best_epoch
         return {
             "outcome": str(fitted.outcome),
-            "reason": _reason(fitted, scores),
+            "reason": _problem(fitted, scores),
             **score_fields(scores),
             "validation_score": None if best is None else best.score,
             "best_epoch": None if best is None else best.number,
@@ -69,7 +70,7 @@ class FitJob(AbstractJob):
         }
 
 
-def _reason(fitted: Fit, scores: Scores) -> str | None:
+def _problem(fitted: Fit, scores: Scores) -> str | None:
     """Why the fit has no finite score, if it has none."""
     if fitted.outcome is Outcome.DIVERGED:
         return f"the training diverged in epoch {len(fitted.history)}"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from multistep.runs.row_log import Row
 from multistep.runs.sweep import FAILED
-from multistep.training import FitConfig, Outcome
+from multistep.training import AbstractRecipe, Outcome
 
 
 @dataclass(frozen=True)
 class Ranked:
     """A candidate and how it did on each fold."""
 
-    config: FitConfig
+    config: AbstractRecipe
     scores: tuple[float, ...]
     """R2bar on the test episodes of each fold; minus infinity where the fit failed or diverged."""
     seconds: float
@@ -32,7 +32,7 @@ class Ranked:
         return statistics.stdev(self.scores) if math.isfinite(self.mean) else math.nan
 
 
-def ranked_of(config: FitConfig, rows: Sequence[Row]) -> Ranked:
+def ranked_of(config: AbstractRecipe, rows: Sequence[Row]) -> Ranked:
     """A candidate by the rows of its folds."""
     scores = tuple(_score(row) for row in rows)
     lost = [row for row, score in zip(rows, scores, strict=True) if not math.isfinite(score)]

@@ -4,21 +4,21 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from multistep.errors import InputError
 from multistep.selection.ranked import Ranked
-from multistep.training import FitConfig
+from multistep.training import AbstractRecipe
 
-Evaluate = Callable[[Sequence[FitConfig]], list[Ranked]]
+Evaluate = Callable[[Sequence[AbstractRecipe]], list[Ranked]]
 
 
 class AbstractSearch(ABC):
     """A way through the candidates."""
 
     @abstractmethod
-    def __call__(self, candidates: Sequence[FitConfig], evaluate: Evaluate) -> list[Ranked]:
+    def __call__(self, candidates: Sequence[AbstractRecipe], evaluate: Evaluate) -> list[Ranked]:
         """The candidates that were trained in full, with their scores. `evaluate` trains and scores
         configurations."""
 
@@ -27,7 +27,7 @@ class AbstractSearch(ABC):
 class Grid(AbstractSearch):
     """Every candidate in full."""
 
-    def __call__(self, candidates: Sequence[FitConfig], evaluate: Evaluate) -> list[Ranked]:
+    def __call__(self, candidates: Sequence[AbstractRecipe], evaluate: Evaluate) -> list[Ranked]:
         return evaluate(candidates)
 
 
@@ -55,7 +55,7 @@ class Halving(AbstractSearch):
                 "more."
             )
 
-    def __call__(self, candidates: Sequence[FitConfig], evaluate: Evaluate) -> list[Ranked]:
+    def __call__(self, candidates: Sequence[AbstractRecipe], evaluate: Evaluate) -> list[Ranked]:
         optuna = _optuna()
         pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=self.factor)
         study = optuna.create_study(direction="maximize", pruner=pruner)
@@ -78,14 +78,11 @@ class Halving(AbstractSearch):
         return evaluate([config for _, config in alive])
 
 
-def shortened(config: FitConfig, factor: int) -> FitConfig:
-    """The configuration with a training shorter by this factor."""
-    return replace(
-        config,
-        epochs=math.ceil(config.epochs / factor),
-        least_steps=math.ceil(config.least_steps / factor),
-        patience=None,
-    )
+def shortened(recipe: AbstractRecipe, factor: int) -> AbstractRecipe:
+    """The recipe with a training shorter by this factor."""
+    training = recipe.settings
+    epochs, least_steps = math.ceil(training.epochs / factor), math.ceil(training.least_steps / factor)
+    return recipe.vary(epochs=epochs, least_steps=least_steps, patience=None)
 
 
 def _optuna() -> Any:

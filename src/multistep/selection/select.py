@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 
-from multistep.data import Episodes
+from multistep.data import Episodes, episodes_digest
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, usual_horizon
-from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
-from multistep.selection.folds import Fold, deal_folds
-from multistep.runs.provenance import digest, episodes_digest
-from multistep.selection.ranked import Ranked, ranked_of
+from multistep.runs.provenance import digest
 from multistep.runs.row_log import Row, RowLog
-from multistep.selection.search import AbstractSearch, Grid
 from multistep.runs.sweep import FAILED, sweep
 from multistep.runs.workers import connect
-from multistep.training import Fit, FitConfig, fit
+from multistep.selection.fit import VALIDATION_HORIZON, fit
+from multistep.selection.fit_job import FitJob
+from multistep.selection.folds import Fold, deal_folds
+from multistep.selection.ranked import Ranked, ranked_of
+from multistep.selection.search import AbstractSearch, Grid
+from multistep.training import AbstractRecipe, Fit
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -53,7 +54,7 @@ class Selection:
 
 def select(
     episodes: Episodes,
-    candidates: Sequence[FitConfig],
+    candidates: Sequence[AbstractRecipe],
     *,
     seed: int,
     out: str | Path,
@@ -67,7 +68,8 @@ def select(
     """Rank the candidates by R2bar(horizon) on held-out episodes, averaged over folds of whole episodes.
 
     ```python
-    selection = ms.select(episodes, ms.grid(ms.DEFAULT, horizons=(1, 4, 10), betas=(0.5, 1.0)), seed=0, out="runs/select")
+    candidates = ms.grid(ms.DEFAULT, horizons=(1, 4, 10), betas=(0.5, 1.0))
+    selection = ms.select(episodes, candidates, seed=0, out="runs/select")
     selection.best.config, selection.best.mean, selection.best.deviation
     fit = ms.refit(episodes, selection.best.config, seed=0)
     ```
@@ -93,7 +95,7 @@ def select(
     spent: dict[str, float] = {}
     with log.writing(), connect(cluster, num_workers=num_workers) as client:
 
-        def evaluate(configs: Sequence[FitConfig]) -> list[Ranked]:
+        def evaluate(configs: Sequence[AbstractRecipe]) -> list[Ranked]:
             found = _evaluate(episodes, configs, folds, seed, horizon, log, client, retry_failed=retry_failed)
             spent.update({row["job"]: row["seconds"] for rows in found for row in rows})
             return [ranked_of(config, rows) for config, rows in zip(configs, found, strict=True)]
@@ -111,23 +113,32 @@ def select(
 
 def refit(
     episodes: Episodes,
-    config: FitConfig,
+    recipe: AbstractRecipe,
     *,
     seed: int,
     horizon: int = 100,
     checkpoint: str | Path | None = None,
 ) -> Fit:
-    """Train on all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch as in
-    the folds."""
+    """A fit to all episodes. Nothing is held out: a tenth of them, trained on too, chooses the epoch as in
+    the folds.
+
+    **Arguments:**
+
+    - `episodes`: all that there are.
+    - `recipe`: most often `selection.best.config`.
+    - `seed`: of the training and of that tenth.
+    - `horizon`: steps ahead that matter; the epoch is chosen over as many, but 50 at most.
+    - `checkpoint`: a file to go on from after a kill.
+    """
     order = np.asarray(jax.random.permutation(jax.random.key(seed), len(episodes)))
     valid = episodes.take(order[: max(1, round(0.1 * len(episodes)))])
     validation = R2Bar(min(VALIDATION_HORIZON, horizon))
-    return fit(episodes, valid, config, key=jax.random.key(seed), score=validation, checkpoint=checkpoint)
+    return fit(episodes, valid, recipe, key=jax.random.key(seed), score=validation, checkpoint=checkpoint)
 
 
 def _evaluate(
     episodes: Episodes,
-    configs: Sequence[FitConfig],
+    configs: Sequence[AbstractRecipe],
     folds: Sequence[Fold],
     seed: int,
     horizon: int,

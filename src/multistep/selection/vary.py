@@ -1,4 +1,4 @@
-"""`vary`: several values of any option of a fit, as typed: `learning_rate=1e-3,3e-4`,
+"""`vary_all`: several values of any option of a fit, as typed: `learning_rate=1e-3,3e-4`,
 `network.hidden_size=128,256`."""
 
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from itertools import product
 from typing import Any
 
 from multistep.errors import InputError
-from multistep.training import FitConfig
+from multistep.training import Once
 
-NOT_VARIED = ("horizon", "weights")  # they have options of their own
+NOT_VARIED = ("horizon", "weights", "loss", "curriculum")  # values as a whole, with options of their own
 WORDS = {"true": True, "false": False}
 
 
-def vary(base: FitConfig, variations: Sequence[str]) -> list[FitConfig]:
+def vary_all(base: Once, variations: Sequence[str]) -> list[Once]:
     """`base` with every combination of the values."""
     names = [variation.partition("=")[0].replace("-", "_") for variation in variations]
     for name in names:
@@ -31,7 +31,7 @@ def vary(base: FitConfig, variations: Sequence[str]) -> list[FitConfig]:
     return configs
 
 
-def _choices(base: FitConfig, variation: str) -> list[tuple[list[str], Any]]:
+def _choices(base: Once, variation: str) -> list[tuple[list[str], Any]]:
     """(path, value) of each value of one variation."""
     name, _, values = variation.partition("=")
     name = name.replace("-", "_")  # as the options of `fit` are typed
@@ -52,7 +52,7 @@ def _names(config: Any, prefix: str = "") -> list[str]:
         value = getattr(config, field.name)
         # Weights are dataclasses too, but a value as a whole.
         nested = is_dataclass(value) and field.name not in NOT_VARIED
-        names += _names(value, f"{field.name}.") if nested else [prefix + field.name]
+        names += _names(value, f"{prefix}{field.name}.") if nested else [prefix + field.name]
     return names
 
 

@@ -1,7 +1,6 @@
 """`multistep reproduce dynamic`: returns of agents in learned models, as in the section "Dynamic
 evaluation"."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,17 +10,18 @@ import jax
 import numpy as np
 
 from multistep.agents.offline import AgentJob, Budget, Logged
-from multistep.data import Episodes, add_noise, cut
+from multistep.data import Episodes, add_noise, episodes_digest, first_pieces
 from multistep.errors import InputError
 from multistep.losses import Exponential
-from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
-from multistep.selection.fit_job import VALIDATION_HORIZON, FitJob
-from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.runs.provenance import episodes_digest
-from multistep.selection.ranked import ranked_of
 from multistep.runs.row_log import Row, RowLog
+from multistep.runs.run_folder import check_study, open_run, write_run
 from multistep.runs.sweep import FAILED, sweep
 from multistep.runs.workers import connect
+from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
+from multistep.selection.fit import VALIDATION_HORIZON
+from multistep.selection.fit_job import FitJob
+from multistep.selection.folds import Fold, deal_sized_folds
+from multistep.selection.ranked import ranked_of
 from multistep.studies.dynamic_tables import (
     BY_R2,
     BY_RETURN,
@@ -35,11 +35,10 @@ from multistep.studies.dynamic_tables import (
     group_row,
     verdicts,
 )
-from multistep.runs.run_folder import check_study, open_run, write_run
 from multistep.studies.scales import Scale
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
-from multistep.training import DEFAULT, PAPER, SMOOTHED, FitConfig, Smoothed
+from multistep.training import DEFAULT, PAPER, SMOOTHED, AbstractRecipe, Once, Smoothed
 
 COMMAND = "reproduce dynamic"
 ROWS = "agents.jsonl"
@@ -88,7 +87,7 @@ class Size:
     epochs: int
     num_folds: int
     """Folds that betas are compared on; there is an agent for each."""
-    ours_once: FitConfig
+    ours_once: Once
     ours: Smoothed
     budget: Budget
     other_episodes: int
@@ -137,7 +136,7 @@ class Setting:
     folds: tuple[Fold, ...]
 
 
-Chosen = dict[int, FitConfig]
+Chosen = dict[int, AbstractRecipe]
 """By horizon, the model whose weights R2 has chosen."""
 Agents = dict[tuple[float, Learned], list[Row]]
 """The rows of agents by noise and model."""
@@ -153,20 +152,9 @@ def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
         settings = [_setting(config, noise) for noise in config.noise]
         open_run(config.out, COMMAND, config)
         with connect(config.cluster, num_workers=config.workers) as client:
-            # The main comparison first: what follows takes hours.
-            chosen: list[Chosen] = [{} for _ in settings]
-            agents = _train_agents(config, settings, chosen, log, client)
-            if not _is_complete(config.out):
-                _write(config, settings, chosen, agents, log)
             chosen = [_choose_betas(config, setting, log, client) for setting in settings]
             agents = _train_agents(config, settings, chosen, log, client)
         return _write(config, settings, chosen, agents, log)
-
-
-def _is_complete(out: Path) -> bool:
-    """Whether an earlier run has left the whole table, which must not be replaced by a part of it."""
-    path = out / "summary.json"
-    return path.exists() and json.loads(path.read_text())["complete"]
 
 
 def _write(
@@ -181,7 +169,6 @@ def _write(
     rows, size = log.read(), SIZES[config.scale]
     summary = {
         "scale": config.scale,
-        "complete": all(chosen),
         "sac_steps": size.budget.sac_steps,
         "episodes_per_agent": {
             "one-step and default": size.budget.num_episodes,
@@ -214,7 +201,7 @@ def _choose_betas(config: DynamicConfig, setting: Setting, log: RowLog, client: 
     count = len(setting.folds)
     scored = [ranked_of(c, rows[n * count : (n + 1) * count]) for n, c in enumerate(candidates)]
     return {
-        h: max((r for r in scored if r.config.horizon == h), key=lambda r: r.mean).config
+        h: max((r for r in scored if r.config.settings.horizon == h), key=lambda r: r.mean).config
         for h in size.horizons
         if h > 1
     }
@@ -258,13 +245,12 @@ def _train_agents(
 
 
 def _budget(size: Size, model: Learned) -> Budget:
-    is_main = model in (size.ours_once, size.ours) or model.horizon == 1
+    is_main = model in (size.ours_once, size.ours) or model.settings.horizon == 1
     return size.budget if is_main else replace(size.budget, num_episodes=size.other_episodes)
 
 
 def _models(config: DynamicConfig, by_r2: Chosen) -> list[Learned]:
-    """The models that get an agent, as many at every scale of noise; ours and the one-step model before betas
-    are chosen."""
+    """The models that get an agent, as many at every scale of noise; the main comparison comes first."""
     size = SIZES[config.scale]
     base = replace(PAPER, epochs=size.epochs)
     (one_step,) = grid(base, [1], [])
@@ -274,7 +260,7 @@ def _models(config: DynamicConfig, by_r2: Chosen) -> list[Learned]:
         one_step,
         *by_r2.values(),
         *(_uniform(model) for model in by_r2.values()),
-        *(grid(base, [max(size.horizons)], size.betas) if by_r2 else ()),
+        *grid(base, [max(size.horizons)], size.betas),
     ]
 
 
@@ -294,19 +280,15 @@ def _groups(config: DynamicConfig, setting: Setting, by_r2: Chosen, agents: Agen
             group_row(setting.noise, UNIFORM, _uniform(model), rows(_uniform(model)))
             for model in by_r2.values()
         ),
-        *(
-            [best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest})]
-            if by_r2
-            else ()
-        ),
+        best_by_return(setting.noise, BY_RETURN, {model: rows(model) for model in longest}),
         group_row(setting.noise, OURS_ONCE, size.ours_once, rows(size.ours_once)),
         group_row(setting.noise, OURS, size.ours, rows(size.ours)),
         *([group_row(setting.noise, OURS_FILTERED, size.ours, rows(size.ours))] if setting.noise else ()),
     ]
 
 
-def _uniform(model: FitConfig) -> FitConfig:
-    return replace(model, weights=Exponential(1.0))
+def _uniform(model: AbstractRecipe) -> AbstractRecipe:
+    return model.vary(weights=Exponential(1.0))
 
 
 def _setting(config: DynamicConfig, noise: float) -> Setting:
@@ -320,9 +302,4 @@ def _setting(config: DynamicConfig, noise: float) -> Setting:
 
 def _shortened(episodes: Episodes, size: Size) -> Episodes:
     episodes = episodes.take(range(sum(size.split)))
-    if size.steps is None:
-        return episodes
-    pieces = int(episodes.lengths[0]) // size.steps
-    return cut(episodes, size.steps).take(
-        range(0, pieces * len(episodes), pieces)
-    )  # the first of each episode
+    return episodes if size.steps is None else first_pieces(episodes, size.steps)

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from multistep.evaluation.intervals import mean_interval
 from multistep.losses import describe_weights
 from multistep.runs.row_log import Row
-from multistep.evaluation.intervals import mean_interval
-from multistep.training import FitConfig, Smoothed
+from multistep.training import AbstractRecipe
 
 ONE_STEP, BY_R2, UNIFORM, BY_RETURN = "one-step", "beta by R2", "uniform", "beta by return"
 OURS_ONCE, OURS, OURS_FILTERED = "default, fitted once", "default", "default, filtered"
-Learned = FitConfig | Smoothed
+Learned = AbstractRecipe
 """How a model was learned."""
 PAPER_ONE_STEP = 700.0
 """The paper's return of the one-step model without noise, "near 700"; it gives no other number."""
@@ -24,7 +24,7 @@ def group_row(noise: float, variant: str, model: Learned, agents: Sequence[Row])
     return _row(noise, variant, model, agents, [agent.get(returns, []) for agent in agents])
 
 
-def best_by_return(noise: float, variant: str, agents: Mapping[FitConfig, Sequence[Row]]) -> Row:
+def best_by_return(noise: float, variant: str, agents: Mapping[Learned, Sequence[Row]]) -> Row:
     """The model whose agents return most: chosen on the first half of their episodes, reported on the other
     half.
 
@@ -59,14 +59,14 @@ def _row(
     spread = returns if len(by_agent) == 1 else [_mean(own) for own in by_agent if own]
     low, high = mean_interval(np.asarray(spread))
     scores = [float(agent["r2bar"]) for agent in agents if "r2bar" in agent]
-    if isinstance(model, Smoothed) and not any(agent.get("fitted_again", True) for agent in agents):
-        model = model.measured
+    chosen = {_chosen(agent) for agent in agents}
+    training = model.part(chosen.pop() if len(chosen) == 1 else None).settings
     num_acting = sum(len(own) > 0 for own in by_agent)
     return {
         "noise": noise,
         "variant": variant,
-        "horizon": model.horizon,
-        "weights": describe_weights(model.weights),
+        "horizon": training.horizon,
+        "weights": describe_weights(training.weights),
         "r2bar_50": _mean(scores),
         "agents": num_acting,
         "lost": len(agents) - num_acting,
@@ -76,6 +76,12 @@ def _row(
         "return_high": high,
         "returns": " ".join(f"{value:.1f}" for value in returns),
     }
+
+
+def _chosen(agent: Row) -> str | None:
+    """The part of the fit that the agent was trained in; older rows say only whether there was a second
+    one."""
+    return agent.get("chosen") or ("measured" if agent.get("fitted_again") is False else None)
 
 
 def _halves(returns: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:

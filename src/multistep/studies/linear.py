@@ -12,10 +12,10 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.errors import InputError
-from multistep.runs.row_log import Row
-from multistep.studies import linear_system as system
 from multistep.evaluation.intervals import interval
+from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_run, write_rows, write_run
+from multistep.studies import linear_system as system
 from multistep.studies.scales import Scale
 
 SHOWN_THETA = 0.78

@@ -15,10 +15,10 @@ import optax
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
-from multistep.runs.atomic import replacing
 from multistep.errors import InputError
-from multistep.runs.row_log import Row
 from multistep.evaluation.intervals import interval
+from multistep.runs.atomic import replacing
+from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_run, write_rows, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.sigmoid_landscape import LANDSCAPE_ALPHAS, LANDSCAPE_NOISES, landscape

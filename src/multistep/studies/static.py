@@ -9,17 +9,17 @@ from typing import Any
 
 import jax
 
-from multistep.data import Episodes, add_noise, cut
+from multistep.agents.collecting import collect
+from multistep.data import Episodes, add_noise, episodes_digest, first_pieces
 from multistep.errors import InputError
+from multistep.runs.provenance import digest
+from multistep.runs.row_log import Row, RowLog
+from multistep.runs.run_folder import check_study, open_run, write_rows, write_run
+from multistep.runs.sweep import FAILED, AbstractJob, sweep
+from multistep.runs.workers import connect
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
-from multistep.runs.provenance import digest, episodes_digest
-from multistep.runs.row_log import Row, RowLog
-from multistep.runs.sweep import FAILED, AbstractJob, sweep
-from multistep.runs.workers import connect
-from multistep.commands.collect import collect
-from multistep.runs.run_folder import check_study, open_run, write_rows, write_run
 from multistep.studies.scales import Scale
 from multistep.studies.static_tables import (
     beta_table,
@@ -247,10 +247,7 @@ def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fo
         split = size.most_episodes
         episodes = episodes.take(range(sum(split)))
     if size.steps is not None:
-        pieces = dataset.task.episode_steps // size.steps
-        episodes = cut(episodes, size.steps).take(
-            range(0, pieces * len(episodes), pieces)
-        )  # the first of each episode
+        episodes = first_pieces(episodes, size.steps)
     return episodes, deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
 
 

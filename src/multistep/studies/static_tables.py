@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
+from multistep.evaluation.intervals import mean_interval
 from multistep.losses import effective_horizon, parse_weights
 from multistep.runs.row_log import Row
 from multistep.runs.sweep import FAILED
-from multistep.evaluation.intervals import mean_interval
 from multistep.training import Outcome
 
 LEAST_DEVIATION = 0.0005  # the paper prints three digits: a deviation of 0 is anything below this

@@ -14,9 +14,9 @@ from typing import Any
 import platformdirs
 
 from multistep.data import Episodes, load
-from multistep.runs.atomic import write_text
 from multistep.data.npz_files import save_npz
 from multistep.errors import InputError
+from multistep.runs.atomic import write_text
 from multistep.tasks.catalogue import Dataset, find_dataset
 
 VARIABLE = "MULTISTEP_DATASETS"

@@ -40,7 +40,7 @@ def observe(states: Float[ndarray, "*batch 4"]) -> Float[ndarray, "*batch 5"]:
     return np.stack([x, np.cos(theta), np.sin(theta), x_dot, theta_dot], axis=-1)
 
 
-def set_to(observations: Float[ndarray, "*batch 5"]) -> Float[ndarray, "*batch 4"]:
+def simulator_states_of(observations: Float[ndarray, "*batch 5"]) -> Float[ndarray, "*batch 4"]:
     """The simulator's states nearest to these observations: noisy cosine and sine give the angle of their
     direction."""
     x, cos_theta, sin_theta, x_dot, theta_dot = np.moveaxis(observations, -1, 0)
@@ -72,6 +72,6 @@ CARTPOLE = Task(
     load=_load,
     reward=reward,
     observe=observe,
-    set_to=set_to,
+    simulator_states_of=simulator_states_of,
     rewards=rewards,
 )

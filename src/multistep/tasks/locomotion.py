@@ -48,7 +48,9 @@ def locomotion_task(
     def observe(states: Float[ndarray, "*batch simulator"]) -> Float[ndarray, "*batch state"]:
         return states[..., num_hidden:]
 
-    def set_to(observations: Float[ndarray, "*batch state"]) -> Float[ndarray, "*batch simulator"]:
+    def simulator_states_of(
+        observations: Float[ndarray, "*batch state"],
+    ) -> Float[ndarray, "*batch simulator"]:
         # Where the body is does not change how it moves.
         return np.concatenate([np.zeros((*observations.shape[:-1], num_hidden)), observations], axis=-1)
 
@@ -67,6 +69,6 @@ def locomotion_task(
         load=load,
         reward=reward,
         observe=observe,
-        set_to=set_to,
+        simulator_states_of=simulator_states_of,
         rewards=rewards,
     )

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from multistep.data import Episode, Episodes
+from multistep.data import Episode, Episodes, unit_of
 from multistep.errors import InputError
-from multistep.evaluation import ErrorSums, Scores, check_horizon, scores_of, state_unit
+from multistep.evaluation import ErrorSums, Scores, check_horizon, scores_of
 from multistep.tasks.simulator import simulate
 from multistep.types import Action, Key, Scalar, State
 
@@ -40,7 +40,7 @@ class Task:
     """The reward of (observation, action, next observation), for compiled code."""
     observe: Callable[[SimulatorStates], Observations]
     """Observations of the simulator's states (positions, velocities)."""
-    set_to: Callable[[Observations], SimulatorStates]
+    simulator_states_of: Callable[[Observations], SimulatorStates]
     """The simulator's states nearest to these observations; what is not observed is zero."""
     rewards: Callable[
         [Float[ndarray, "steps_and_one simulator"], Float[ndarray, "steps action"]], Float[ndarray, " steps"]
@@ -88,7 +88,7 @@ class Task:
         in its start.
         """
         check_horizon(episodes, horizon)
-        model, unit = self.make().unwrapped.model, state_unit(episodes)  # pyright: ignore[reportAttributeAccessIssue]
+        model, unit = self.make().unwrapped.model, unit_of(episodes.states)  # pyright: ignore[reportAttributeAccessIssue]
         sums = sum(
             (self._episode_errors(model, episodes[number], unit, horizon) for number in range(len(episodes))),
             start=ErrorSums(np.zeros((horizon, episodes.state_size)), np.zeros(horizon, int)),
@@ -103,7 +103,7 @@ class Task:
         steps = np.arange(length)[:, None] + np.arange(horizon)
         within = steps < length
         steps = np.minimum(steps, length - 1)
-        starts = self.set_to(episode.states[:-1].astype(np.float64))
+        starts = self.simulator_states_of(episode.states[:-1].astype(np.float64))
         predicted = self.observe(simulate(model, starts, episode.actions[steps], self.simulator_steps))
         errors = ((predicted - episode.states[steps + 1]) / unit) ** 2
         diverged = within & ~np.isfinite(errors).all(axis=-1)

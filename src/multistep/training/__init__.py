@@ -1,18 +1,22 @@
-"""`fit`, its configuration and what it returns."""
+"""Recipes that make a model of episodes, what they are made of and what they return."""
 
-from multistep.training.config import DEFAULT as DEFAULT
-from multistep.training.config import PAPER as PAPER
-from multistep.training.config import PRESETS as PRESETS
-from multistep.training.config import SMOOTHED as SMOOTHED
-from multistep.training.config import FitConfig as FitConfig
-from multistep.training.config import Preset as Preset
-from multistep.training.config import Smoothed as Smoothed
-from multistep.training.fit import Fit as Fit
-from multistep.training.fit import fit as fit
+from multistep.training.base import AbstractCurriculum as AbstractCurriculum
+from multistep.training.base import AbstractRecipe as AbstractRecipe
+from multistep.training.base import Fit as Fit
+from multistep.training.base import Lesson as Lesson
+from multistep.training.base import Score as Score
+from multistep.training.curricula import CURRICULA as CURRICULA
+from multistep.training.curricula import Steady as Steady
 from multistep.training.history import Epoch as Epoch
 from multistep.training.history import Outcome as Outcome
-from multistep.training.smoothing import SmoothedFit as SmoothedFit
+from multistep.training.once import Once as Once
+from multistep.training.presets import DEFAULT as DEFAULT
+from multistep.training.presets import PAPER as PAPER
+from multistep.training.presets import PRESETS as PRESETS
+from multistep.training.presets import RECIPES as RECIPES
+from multistep.training.presets import SMOOTHED as SMOOTHED
+from multistep.training.presets import Preset as Preset
+from multistep.training.settings import Settings as Settings
+from multistep.training.smoothed import Smoothed as Smoothed
 from multistep.training.smoothing import fit_observer as fit_observer
-from multistep.training.smoothing import fit_smoothed as fit_smoothed
-from multistep.training.smoothing import learn as learn
 from multistep.training.smoothing import smooth as smooth

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,15 +14,15 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from multistep.data import Episodes
-from multistep.runs.atomic import replacing
+from multistep.data import Episodes, episodes_digest
 from multistep.errors import InputError
-from multistep.losses import describe_weights
-from multistep.training.config import FitConfig
+from multistep.runs.atomic import replacing
+from multistep.runs.provenance import plain
 from multistep.training.history import Epoch, Outcome
 from multistep.types import Key
 
 Tree = TypeVar("Tree", bound=PyTree)
+LAYOUT = 2  # of the arrays: a checkpoint of another layout is of another fit
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,12 @@ class Record:
     outcome: Outcome | None
 
 
-def write_checkpoint(path: Path, arrays: PyTree, record: Record) -> None:
+def write_checkpoint(path: Path, tree: PyTree, record: Record) -> None:
     """Replace the checkpoint by a new one: whatever happens in between, one of the two is whole."""
-    leaves = {f"{index:04d}": np.asarray(leaf) for index, leaf in enumerate(jax.tree.leaves(arrays))}
+    leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_array))
+    arrays = {f"{index:04d}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
     with replacing(path) as temporary:
-        save_file(leaves, temporary, metadata={"record": json.dumps(asdict(record))})
+        save_file(arrays, temporary, metadata={"record": json.dumps(asdict(record))})
 
 
 def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Record] | None:
@@ -56,21 +58,18 @@ def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Rec
     if record.fingerprint != fingerprint:
         raise InputError(
             f"The checkpoint {path} belongs to a fit with other data, settings or seed: delete it to start "
-            "anew, or write "
-            "this fit to another place."
+            "anew, "
+            "or write this fit to another place."
         )
-    return jax.tree.unflatten(jax.tree.structure(like), leaves), record
+    arrays, rest = eqx.partition(like, eqx.is_array)
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), rest), record
 
 
-def fingerprint_of(train: Episodes, valid: Episodes, config: FitConfig, score: Any, *, key: Key) -> str:
+def fit_digest(train: Episodes, valid: Episodes, recipe: Any, score: Any, *, key: Key) -> str:
     """A digest of everything that decides how a fit goes."""
-    digest = hashlib.sha256(f"{config}{describe_weights(config.weights)}{_name(score)}".encode())
-    digest.update(np.asarray(jax.random.key_data(key)).tobytes())
-    for episodes in (train, valid):
-        for array in (episodes.states, episodes.actions, episodes.lengths):
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    data = [episodes_digest(episodes) for episodes in (train, valid)]
+    text = f"{LAYOUT}{json.dumps(plain(recipe), sort_keys=True)}{_name(score)}{data}"
+    return hashlib.sha256(text.encode() + np.asarray(jax.random.key_data(key)).tobytes()).hexdigest()
 
 
 def _name(score: Any) -> str:

@@ -1,5 +1,6 @@
 """What a fit went through and how it ended."""
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -26,3 +27,22 @@ class Epoch:
     """Validation score of the model at the end of the epoch."""
     seconds: float
     """Time of training and validation."""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the training had not diverged."""
+        return all(map(math.isfinite, self.errors))
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether the model predicts the validation episodes to a finite error."""
+        return self.score > -math.inf
+
+
+def best_of(history: tuple[Epoch, ...]) -> Epoch | None:
+    """The epoch with the highest score, the first of equals; while no score is finite, the one trained
+    longest."""
+    sound = [epoch for epoch in history if epoch.is_sound]
+    if not any(epoch.is_scored for epoch in sound):
+        return sound[-1] if sound else None
+    return max(sound, key=lambda epoch: (epoch.score, -epoch.number))

@@ -1,10 +1,7 @@
-"""`fit_smoothed`: fit, take the noise out of the episodes with the model, fit again; `learn`: that, or one
-fit alone."""
+"""`fit_observer`: the noise on measured states, by a model; `smooth`: the states without it."""
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,113 +10,24 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
-from multistep.data import Episode, Episodes, Windows, estimate_noise, window_starts
+from multistep.data import Episode, Episodes, Windows, estimate_noise, unit_of, window_starts
 from multistep.dynamics import AbstractModel, Observer
 from multistep.errors import InputError
-from multistep.training.config import SMOOTHED, FitConfig, Smoothed
-from multistep.training.fit import Fit, Score, fit
-from multistep.training.history import Outcome
-from multistep.runs.progress import progress_spinner
-from multistep.types import Key, Scalar, State
+from multistep.types import Scalar, State
 
 PaddedStates = Float[Array, "episodes time_and_one state"]
 PaddedActions = Float[Array, "episodes time action"]
 SEGMENTS, SEGMENT_STEPS = 100, 100
-LEAST, MOST = 1e-4, 1.0
+LOWEST_NOISE, HIGHEST_NOISE = 1e-4, 1.0
 """Deviations of noise that are looked for, as shares of each state's own deviation."""
 LEAST_STEPS = 5
 EPISODES_AT_ONCE = 32
-INTERRUPTED = "It was interrupted."
 PIECE_STEPS, OVERLAP = 4096, 200
 """Longer episodes are smoothed in pieces of so many steps, and so many more on both sides."""
 
 
 class CannotSmooth(InputError):
     """The noise cannot be told from the motion with these episodes and this model."""
-
-
-@dataclass(frozen=True)
-class SmoothedFit(Fit):
-    """The second of two fits, or the first where there is a reason for no second."""
-
-    first: Fit
-    """The fit to the episodes as they were measured."""
-    observer: Observer | None
-    """The model of the first fit, and the noise on the measurements that it found; none if it could not look
-    for it."""
-    reason: str | None
-    """Why the first fit is the result; none if the second is."""
-
-    @property
-    def is_second(self) -> bool:
-        """Whether the model is that of the second fit."""
-        return self.reason is None
-
-
-def learn(
-    train: Episodes,
-    valid: Episodes,
-    config: FitConfig | Smoothed = SMOOTHED,
-    *,
-    key: Key,
-    score: Score,
-    checkpoint: str | Path | None = None,
-) -> Fit:
-    """One fit, or two with the noise taken out in between, as the configuration says."""
-    match config:
-        case Smoothed():
-            return fit_smoothed(train, valid, config, key=key, score=score, checkpoint=checkpoint)
-        case FitConfig():
-            return fit(train, valid, config, key=key, score=score, checkpoint=checkpoint)
-        case _:
-            raise InputError(
-                f"The configuration is {config!r}: give a FitConfig, or a Smoothed for two fits."
-            )
-
-
-def fit_smoothed(
-    train: Episodes,
-    valid: Episodes,
-    config: Smoothed = SMOOTHED,
-    *,
-    key: Key,
-    score: Score,
-    checkpoint: str | Path | None = None,
-) -> SmoothedFit:
-    """A fit to the training episodes as the model of a first fit has smoothed them; `valid` stays as it was
-    measured.
-
-    The first fit is that of `fit` with the same key and checkpoint. It is the result where its model cannot
-    take noise out: where in no state the noise that it finds exceeds what it misses in one step. The second
-    has a checkpoint beside it.
-    """
-    first = fit(train, valid, config.measured, key=key, score=score, checkpoint=checkpoint)
-
-    def only_first(reason: str, outcome: Outcome = first.outcome) -> SmoothedFit:
-        return SmoothedFit(first.model, first.history, outcome, first, observer, reason)
-
-    observer = None
-    if first.outcome is Outcome.DIVERGED:
-        return only_first("The first fit diverged.")
-    if first.outcome is Outcome.INTERRUPTED:
-        return only_first(INTERRUPTED)
-    try:
-        with progress_spinner("taking the noise out of the episodes"):
-            observer = fit_observer(first.model, train)
-            if not _has_noise(observer, train):
-                return only_first("The noise is less than the model misses in one step.")
-            smoothed = smooth(observer, train)
-        second_key, beside = jax.random.fold_in(key, 1), _beside(checkpoint)
-        second = fit(smoothed, valid, config.smoothed, key=second_key, score=score, checkpoint=beside)
-    except KeyboardInterrupt:
-        return only_first(INTERRUPTED, Outcome.INTERRUPTED)
-    except CannotSmooth as error:
-        return only_first(str(error))
-    if second.outcome is Outcome.INTERRUPTED:
-        return only_first(INTERRUPTED, Outcome.INTERRUPTED)
-    if second.outcome is Outcome.DIVERGED or not _is_scored(second):
-        return only_first("Fitted to the smoothed episodes, the model diverged.")
-    return SmoothedFit(second.model, second.history, second.outcome, first, observer, None)
 
 
 def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
@@ -131,11 +39,11 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     starts = window_starts(episodes, steps)
     starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
     windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
-    unit = np.where(np.ptp(episodes.states, axis=0) > 0, episodes.states.std(axis=0, dtype=np.float64), 1)
+    unit = unit_of(episodes.states)
     guess = np.nan_to_num(
         estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit, nan=0.01
     )
-    first = np.log(np.clip(np.concatenate([guess, guess / 5]), LEAST, MOST))
+    first = np.log(np.clip(np.concatenate([guess, guess / 5]), LOWEST_NOISE, HIGHEST_NOISE))
 
     def objective(logs: Float[ndarray, " twice_state"]) -> tuple[float, Float[ndarray, " twice_state"]]:
         value, slope = _cost(
@@ -143,7 +51,7 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
         )
         return float(value), np.asarray(slope, np.float64)
 
-    bounds = [(np.log(LEAST), np.log(MOST))] * len(first)
+    bounds = [(np.log(LOWEST_NOISE), np.log(HIGHEST_NOISE))] * len(first)
     # A smaller tolerance is lost in single precision: the line search then tries in vain.
     found: Any = minimize(
         objective, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-5, "maxiter": 100}
@@ -197,12 +105,7 @@ def _pieces(number: int, episode: Episode) -> Iterator[_Piece]:
         yield _Piece(number, part, first, slice(0 if first == 0 else OVERLAP, last_kept))
 
 
-def _is_scored(fitted: Fit) -> bool:
-    """Whether the model predicts the validation episodes to a finite error."""
-    return fitted.best_epoch is not None and fitted.best_epoch.score > -math.inf
-
-
-def _has_noise(observer: Observer, episodes: Episodes) -> bool:
+def has_noise(observer: Observer, episodes: Episodes) -> bool:
     """Whether there is more noise on a measured state than the model misses of it in one step."""
     larger = observer.measurement_noise > observer.step_noise
     return bool(np.any(np.asarray(larger) & (np.ptp(episodes.states, axis=0) > 0)))
@@ -263,15 +166,15 @@ def _cost(
     """Minus the mean log-density of a measurement in the segments, for the logarithms of the noise's
     deviations."""
     observer = _observer(model, logs, unit)
-    densities = jax.vmap(lambda start: observer.filter(*windows.gather(start)).log_density)(starts)
+
+    def log_densities(start: Int[Array, " 2"]) -> Float[Array, " time"]:
+        past, actions, states = windows.gather(start)
+        return observer.filter(jnp.concatenate([past.states, states]), actions).log_density
+
+    densities = jax.vmap(log_densities)(starts)
     return -densities.mean()
 
 
 def _observer(model: AbstractModel, logs: Float[Array, " twice_state"], unit: State) -> Observer:
     measurement, step = jnp.split(jnp.exp(logs), 2)
     return Observer(model, measurement * unit, step * unit)
-
-
-def _beside(checkpoint: str | Path | None) -> Path | None:
-    """The checkpoint of the second fit."""
-    return None if checkpoint is None else Path(checkpoint).with_stem(f"{Path(checkpoint).stem}_smoothed")

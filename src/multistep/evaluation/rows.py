@@ -1,0 +1,31 @@
+"""Rows of scores."""
+
+from typing import Any
+
+from multistep.evaluation.r2 import Scores
+from multistep.runs.row_log import Row
+
+
+def score_rows(name: str, scores: Scores) -> list[Row]:
+    """One row per horizon: R2 averaged and of each dimension, rollouts and the share of them that
+    diverged."""
+    return [
+        {
+            "model": name,
+            "horizon": horizon + 1,
+            "r2": float(scores.r2[horizon]),
+            "diverged": float(scores.diverged[horizon]),
+            "rollouts": int(scores.num_rollouts[horizon]),
+            **{
+                f"r2_{state}": float(value)
+                for state, value in zip(scores.state_names, scores.per_dimension[horizon], strict=True)
+            },
+        }
+        for horizon in range(scores.horizon)
+    ]
+
+
+def score_summary(scores: Scores) -> dict[str, Any]:
+    """R2bar at the usual horizons and at the last one, and the share of rollouts that diverged by then."""
+    horizons = sorted({h for h in (1, 10, 50, 100) if h <= scores.horizon} | {scores.horizon})
+    return {f"r2bar_{h}": scores.r2bar(h) for h in horizons} | {"diverged": float(scores.diverged.max())}

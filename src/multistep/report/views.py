@@ -1,0 +1,134 @@
+"""What each command shows when it has run: sentences, tables and figures, from what it has left on disk.
+
+A view is handed the configuration and what `run` returned. Figures are imported where they are drawn: the
+command line starts without them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from multistep.errors import InputError
+from multistep.report import tables
+
+Shown = Iterator[Any]
+
+
+def view_demo(config: Any, summary: Any) -> Shown:
+    from multistep.report.curves import draw_r2_curves
+
+    yield tables.demo_sentence(summary)
+    yield tables.score_table(config.out)
+    yield (
+        f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}; models, rows and summary are beside "
+        "it."
+    )
+
+
+def view_fit(config: Any, summary: Any) -> Shown:
+    from multistep.report.curves import draw_r2_curves
+
+    yield tables.model_sentence(summary)
+    yield tables.score_table(config.out)
+    figure = draw_r2_curves(config.out)
+    yield f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {figure}."
+
+
+def view_score(config: Any, summary: Any) -> Shown:
+    from multistep.report.curves import draw_r2_curves
+
+    yield tables.model_sentence(summary)
+    yield tables.score_table(config.out)
+    yield f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}."
+
+
+def view_select(config: Any, summary: Any) -> Shown:
+    yield tables.select_sentence(summary)
+    yield tables.select_table(config.out)
+    yield f"The model, fitted to all episodes, is {config.out / 'model.safetensors'}."
+
+
+def view_inspect(config: Any, summary: Any) -> Shown:
+    from multistep.report.overview import draw_overview
+
+    yield tables.inspect_sentence(summary)
+    yield tables.inspect_table(config.out)
+    yield (
+        "Noise is an upper estimate in per cent of the range: what neither fourth differences nor a linear "
+        "prediction from the moments before and after explain. Returns, ranges and trajectories are drawn in "
+        f"{draw_overview(config.out)}."
+    )
+
+
+def view_convert(config: Any, summary: Any) -> Shown:
+    yield f"{summary['episodes']} episodes, {summary['steps']} steps, are in {summary['out']}."
+
+
+def view_collect(config: Any, summary: Any) -> Shown:
+    seconds = summary["seconds"]
+    how = "was there already" if summary["was_present"] else f"was collected in {seconds:.0f} seconds"
+    yield f"{summary['name']} {how}: {summary['path']}"
+    yield tables.datasets_table([summary])
+
+
+def view_datasets(config: Any, rows: Any) -> Shown:
+    yield tables.datasets_table(rows)
+
+
+def view_agent_train(config: Any, summary: Any) -> Shown:
+    from multistep.report.agent_figures import draw_learning, train_sentence
+
+    yield train_sentence(summary)
+    yield f"Returns along the training are drawn in {draw_learning(config.out)}."
+
+
+def view_agent_plan(config: Any, summary: Any) -> Shown:
+    from multistep.report.agent_figures import draw_plan, plan_sentence
+
+    yield plan_sentence(summary)
+    yield f"States, actions and rewards are drawn in {draw_plan(config.out)}; rows are beside it."
+
+
+def view_agent_evaluate(config: Any, summary: Any) -> Shown:
+    from multistep.report.agent_figures import draw_strip, evaluate_sentence
+
+    yield evaluate_sentence(summary)
+    try:
+        strip = draw_strip(config.out)
+        yield f"Frames of the first episode are in {strip}; one row per episode is beside them."
+    except InputError as error:
+        yield str(error)
+
+
+def view_linear(config: Any, summary: Any) -> Shown:
+    from multistep.report.linear_figures import draw_linear
+
+    yield tables.linear_table(config.out)
+    yield f"Figures, from the rows beside them: {', '.join(map(str, draw_linear(config.out)))}."
+
+
+def view_sigmoid(config: Any, summary: Any) -> Shown:
+    from multistep.report.sigmoid_figures import draw_sigmoid
+
+    yield tables.sigmoid_sentence(summary)
+    yield tables.sigmoid_table(config.out)
+    yield f"Figures, from the rows beside them: {', '.join(map(str, draw_sigmoid(config.out)))}."
+
+
+def view_static(config: Any, summary: Any) -> Shown:
+    from multistep.report.static_figures import draw_static, static_sentence, static_table
+
+    yield static_sentence(summary)
+    yield static_table(config.out)
+    yield f"Table and figures, from the rows beside them: {', '.join(map(str, draw_static(config.out)))}."
+
+
+def view_dynamic(config: Any, summary: Any) -> Shown:
+    from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dynamic_table
+
+    yield dynamic_sentence(summary)
+    yield dynamic_table(config.out)
+    yield f"Returns, from the rows beside them, are drawn in {draw_dynamic(config.out)}."
+
+
+def view_bench(config: Any, summary: Any) -> Shown:
+    yield tables.bench_table(config.out)
