@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from multistep.data import Episodes
+from multistep.data import Episodes, Past, Window
 from multistep.dynamics import AbstractModel
 from multistep.types import Action, State
 
@@ -36,6 +36,11 @@ class ExplodingModel(AbstractModel):
 
     def step(self, state: State, action: Action) -> State:
         return jnp.asarray(1e30, state.dtype) * state
+
+
+def window_of(states, actions) -> Window:
+    """The window that starts from the first of the states."""
+    return Window(Past(states[:1], actions[:0]), actions, states[1:])
 
 
 def random_episodes(

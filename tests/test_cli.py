@@ -82,8 +82,8 @@ def test_fit_leaves_a_model_rows_and_a_picture(fitted, logs):
     assert summary["episodes"] == {"train": 7, "valid": 1, "test": 2}
     assert (out / "r2.png").read_bytes().startswith(b"\x89PNG")
     history = read_rows(out / "history.csv")
-    assert {row["horizon"] for row in history if row["fitted_to"] == "measured"} == set("12345")
-    assert summary["first_fit"]["horizon"] == 5
+    assert {row["horizon"] for row in history if row["part"] == "measured"} == set("12345")
+    assert summary["parts"]["measured"]["horizon"] == 5
 
 
 def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
@@ -95,18 +95,18 @@ def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
     words = ["noisy.npz", *SMALL, "--score-horizon", 20]
     answer = run("fit", *words, "--out", "twice", folder=logs)
     summary = json.loads((logs / "twice" / "summary.json").read_text())
-    assert summary["fitted_again"]
-    assert [summary[name]["horizon"] for name in ("first_fit", "model")] == [5, 5]
+    assert summary["chosen"] == "smoothed"
+    assert [part["horizon"] for part in summary["parts"].values()] == [5, 5]
     assert "It was fitted again to the episodes without that noise, with a horizon of 5." in answer.stdout
     assert answer.stderr.count("note: The training episodes never change in still") == 1  # in two fits
     assert set(summary["measurement_noise"]) == {"position", "velocity"}
     history = read_rows(logs / "twice" / "history.csv")
-    assert [row["fitted_to"] for row in history] == sorted(row["fitted_to"] for row in history)
-    assert {row["fitted_to"] for row in history} == {"measured", "smoothed"}
-    once = run("fit", *words, "--no-smooth", "--out", "once", folder=logs)
+    assert [row["part"] for row in history] == sorted(row["part"] for row in history)
+    assert {row["part"] for row in history} == {"measured", "smoothed"}
+    once = run("fit", *words, "--recipe", "once", "--out", "once", folder=logs)
     assert "noise" not in once.stdout
-    refused = run("fit", *words, "--no-smooth", "--out", "twice", folder=logs, code=2)
-    assert "this one with another smooth" in refused.stderr
+    refused = run("fit", *words, "--recipe", "once", "--out", "twice", folder=logs, code=2)
+    assert "this one with another recipe" in refused.stderr
     files = ("twice/checkpoint.safetensors", "once/checkpoint.safetensors")
     with jax.numpy_dtype_promotion("standard"):
         first, only = (safetensors.numpy.load_file(logs / name) for name in files)

@@ -182,7 +182,7 @@ def test_the_programs_of_the_page_on_selection(walks):
             text=True,
             timeout=300,
         )
-        assert answer.stdout.startswith("FitConfig(")
+        assert answer.stdout.startswith("Once(")
     assert len((commands / "jobs").read_text().split()) == 2
     assert len((walks / "runs" / "slurm" / "fits.jsonl").read_text().splitlines()) == 2 * 3
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from multistep.agents.imagination import fingerprint_of, imagine
+from multistep.agents.imagination import imagination_digest, imagine
 from multistep.agents.model_env import ModelEnv, SingleModelEnv
 from multistep.errors import InputError
 from systems import ExplodingModel, LinearModel, random_episodes
@@ -57,7 +57,7 @@ def test_a_step_is_the_models_step_with_its_reward(starts):
 def test_a_reward_with_another_constant_is_another_one(array, wrap, starts):
     def fingerprint(goal):
         goal = array(goal)
-        return fingerprint_of(
+        return imagination_digest(
             imagine(linear_model(), wrap(lambda s, a, n: 100 + ((n - goal) ** 2).sum()), starts)
         )
 

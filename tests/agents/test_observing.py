@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from multistep.agents.observing import Observing
+from multistep.agents.observing import Filtered
 from multistep.agents.planners import AbstractPlanner, decide
 from multistep.dynamics import Observer
 from systems import LinearModel
@@ -24,7 +24,7 @@ class Steering(AbstractPlanner):
 @pytest.fixture
 def planner():
     model = LinearModel(jnp.asarray(TRANSITION), jnp.asarray(CONTROL))
-    return Observing(Steering(), Observer(model, jnp.array([0.5, 0.5]), jnp.array([0.01, 0.01])), 1)
+    return Filtered(Steering(), Observer(model, jnp.array([0.5, 0.5]), jnp.array([0.01, 0.01])))
 
 
 def test_decisions_are_those_in_the_mean_of_the_belief(planner):

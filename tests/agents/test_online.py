@@ -12,11 +12,11 @@ from multistep.dynamics import NetworkConfig
 from multistep.errors import InputError
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import OnlineLoop
-from multistep.training import PRESETS, FitConfig
+from multistep.training import PRESETS, Once
 
 # Of torch, flax and what they import.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-FIT = FitConfig(network=NetworkConfig(hidden_size=16), epochs=1, least_steps=20)
+FIT = Once(network=NetworkConfig(hidden_size=16), epochs=1, least_steps=20)
 LOOP = OnlineLoop(
     seed=0,
     preset="default",

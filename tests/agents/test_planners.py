@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from multistep.agents.imagination import fingerprint_of, imagine
+from multistep.agents.imagination import imagination_digest, imagine
 from multistep.agents.model_based import train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.planners import CrossEntropy, PolicyGuided, RandomShooting, decide, sequence_returns
@@ -114,7 +114,7 @@ def test_a_learned_reward_can_be_earned(starts):
 
     first, further = (Learned(eqx.nn.MLP(5, "scalar", 8, 1, key=jax.random.key(seed))) for seed in (0, 1))
     imagined = [imagine(model, learned, starts, margin=10.0) for learned in (first, further)]
-    assert fingerprint_of(imagined[0]) != fingerprint_of(imagined[1])
+    assert imagination_digest(imagined[0]) != imagination_digest(imagined[1])
     before = np.asarray(starts.states[:3])
     actions = np.array([[0.5], [-0.5], [0.0]], np.float32)
     after = before @ TRANSITION.T + actions @ CONTROL.T

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from multistep.agents.acting import act
-from multistep.agents.observing import Observing
+from multistep.agents.observing import Filtered
 from multistep.agents.planners import PolicyGuided
 from multistep.agents.policy import policy_of
 from multistep.commands.agent_evaluate import EvaluateConfig, run_evaluate
@@ -29,7 +29,7 @@ from multistep.report.agent_figures import (
     train_sentence,
 )
 from multistep.tasks import CARTPOLE, SWIMMER
-from multistep.training import FitConfig, fit, fit_observer
+from multistep.training import Once, fit, fit_observer
 
 # Of torch, flax and what they import.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("agent")
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         episodes = CARTPOLE.collect_random(3, key=jax.random.key(0), num_steps=60)
-        config = FitConfig(network=NetworkConfig(hidden_size=16), horizon=2, epochs=2, least_steps=20)
+        config = Once(network=NetworkConfig(hidden_size=16), horizon=2, epochs=2, least_steps=20)
         save(episodes, path / "episodes.npz")
         save_model(
             fit(episodes, episodes, config, key=jax.random.key(0), score=R2Bar(10)).model,
@@ -162,7 +162,7 @@ def test_with_a_filter_the_planner_decides_behind_an_observer(folder):
     deviation = 0.2 * np.ptp(starts.states, axis=0).astype(float)
     expected, unfiltered = (
         act(behind, CARTPOLE, seed=0, noise=deviation, num_steps=40).total
-        for behind in (Observing(planner, observer, 1), planner)
+        for behind in (Filtered(planner, observer), planner)
     )
     assert found == pytest.approx(expected, rel=1e-4)
     assert found != pytest.approx(unfiltered, rel=1e-3)
@@ -187,9 +187,9 @@ def test_own_rewards_by_name(folder, tmp_path, monkeypatch):
     for name, message in {
         "own_rewards:many": r"many must return one number .*, but returned \(5,\)",
         "own_rewards:nothing": "nothing is nan at step 1 of the data",
-        "own_rewards:missing": "The module own_rewards has no function missing",
-        "broken_rewards:any": "broken_rewards of the reward broken_rewards:any cannot be imported: No module named 'nowhere",
-        "upright": "is not of the form module:function",
+        "own_rewards:missing": "The module own_rewards has no reward missing",
+        "broken_rewards:any": "broken_rewards:any cannot be imported: No module named 'nowhere",
+        "upright": "is not of the form module:name",
     }.items():
         with pytest.raises(InputError, match=message):
             run_plan(_plan(folder, task=None, reward=name))
@@ -224,7 +224,7 @@ def test_actions_are_planned_within_the_range_that_is_asked_for(folder):
 def test_a_model_with_the_tasks_actions_in_another_order_is_refused(tmp_path):
     episodes = SWIMMER.collect_random(3, key=jax.random.key(0), num_steps=20)
     turned = replace(episodes, actions=episodes.actions[:, ::-1], action_names=episodes.action_names[::-1])
-    config = FitConfig(network=NetworkConfig(hidden_size=8), horizon=1, epochs=1, least_steps=1)
+    config = Once(network=NetworkConfig(hidden_size=8), horizon=1, epochs=1, least_steps=1)
     save(turned, tmp_path / "episodes.npz")
     save_model(
         fit(turned, turned, config, key=jax.random.key(0), score=R2Bar(5)).model,

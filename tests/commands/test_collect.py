@@ -7,11 +7,10 @@ import jax
 import numpy as np
 import pytest
 
-from multistep.agents import model_free
+from multistep.agents import collecting, model_free
 from multistep.commands.collect import CollectConfig, collect, run_collect
 from multistep.errors import InputError
 from multistep.runs.atomic import alone_with
-from multistep.studies import collect_dataset
 from multistep.tasks import CARTPOLE, cache
 from multistep.tasks.cache import cached
 from multistep.tasks.catalogue import (
@@ -48,7 +47,7 @@ def test_anew_makes_it_again(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         return SHORT.collect_random(num_episodes, key=jax.random.key(len(made)))
 
-    monkeypatch.setattr(collect_dataset, "collect_online", loop)
+    monkeypatch.setattr(collecting, "collect_online", loop)
     monkeypatch.setattr(cache, "SHIPPED", ())
     config = CollectConfig("swimmer/mixed_replay", cache=tmp_path)
     assert not run_collect(config)["was_present"]

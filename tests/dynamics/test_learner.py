@@ -4,14 +4,15 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from multistep.dynamics import BATCH, NetworkConfig, Statistics, make_learner, no_statistics
+from multistep.dynamics import BATCH, NetworkConfig
+from multistep.dynamics.learner import Statistics
 
 
 def steps(learner, states, actions):
     """One step of a batch, without dropout."""
     masks = jnp.ones((len(learner.network.common), learner.network.common[0].bias.size), bool)
     step = jax.vmap(
-        lambda s, a: learner.step((s, no_statistics(learner)), (a, masks)),
+        lambda s, a: learner.step((s, learner.statistics), (a, masks)),
         axis_name=BATCH,
         out_axes=(0, None),
     )
@@ -44,8 +45,15 @@ def torch_linear(linear):
     return twin
 
 
+def frozen_change(learner, statistics, x):
+    """The change that the network for use predicts for these inputs."""
+    with_statistics = eqx.tree_at(lambda learner: learner.statistics, learner, statistics)
+    network = with_statistics.freeze()
+    return network.mean_head(network.features(x))
+
+
 def with_batch_norm(getkey):
-    learner = make_learner(NetworkConfig(hidden_size=8, batch_norm=True), 3, 2, key=getkey())
+    learner = NetworkConfig(hidden_size=8, batch_norm=True).make(3, 2, key=getkey())
     random_norms = [
         jax.tree.map(lambda x: 1 + 0.3 * jax.random.normal(getkey(), x.shape), norm) for norm in learner.norms
     ]
@@ -73,7 +81,7 @@ def test_freezing_gives_pytorchs_evaluation_mode(getkey):
         layer.running_var = torch.tensor(np.asarray(values.variance))
     x = np.linspace(-1, 1, 5)
     np.testing.assert_allclose(
-        learner.freeze(statistics)(jnp.asarray(x)),
+        frozen_change(learner, statistics, jnp.asarray(x)),
         twin(torch.tensor(x)[None])[0].detach().numpy(),
         atol=1e-10,
     )
@@ -92,20 +100,18 @@ def test_statistics_are_those_of_the_batch(getkey):
 
 
 def test_a_plain_learner_is_its_network(getkey):
-    learner = make_learner(NetworkConfig(hidden_size=8), 3, 2, key=getkey())
+    learner = NetworkConfig(hidden_size=8).make(3, 2, key=getkey())
     states, actions = jax.random.normal(getkey(), (4, 3)), jax.random.normal(getkey(), (4, 2))
     ours, statistics = steps(learner, states, actions)
     assert statistics == ()
-    assert learner.freeze(()) is learner.network
-    expected = states + jax.vmap(learner.network)(jnp.concatenate([states, actions], axis=1))
+    assert learner.freeze() is learner.network
+    expected = states + jax.vmap(learner.network.step)(states, actions) - states
     np.testing.assert_allclose(ours, expected, rtol=1e-12)
 
 
 def test_dropout_silences_the_asked_share_and_keeps_the_mean(getkey):
     """With weights of one and a wide layer, the features are the mask itself."""
-    learner = make_learner(
-        NetworkConfig(hidden_size=1000, num_common_layers=1, dropout=0.1), 1, 1, key=getkey()
-    )
+    learner = NetworkConfig(hidden_size=1000, num_common_layers=1, dropout=0.1).make(1, 1, key=getkey())
     learner = eqx.tree_at(
         lambda learner: learner.network.common[0],
         learner,
@@ -123,14 +129,16 @@ def test_dropout_silences_the_asked_share_and_keeps_the_mean(getkey):
 
 
 def test_masks_are_drawn_for_every_step_layer_and_window(getkey):
-    learner = make_learner(NetworkConfig(hidden_size=10, dropout=0.5), 1, 1, key=getkey())
+    learner = NetworkConfig(hidden_size=10, dropout=0.5).make(1, 1, key=getkey())
     masks = jax.vmap(lambda key: learner.draw_masks(4, key=key))(jax.random.split(getkey(), 3))
     assert masks.shape == (3, 4, 2, 10)
     assert len({row.tobytes() for row in np.asarray(masks).reshape(-1, 10)}) > 20
     for extreme, share in ((0.999, 255 / 256), (0.0001, 1 / 256)):
-        drawn = make_learner(NetworkConfig(hidden_size=400, dropout=extreme), 1, 1, key=getkey()).draw_masks(
-            100, key=getkey()
+        drawn = (
+            NetworkConfig(hidden_size=400, dropout=extreme)
+            .make(1, 1, key=getkey())
+            .draw_masks(100, key=getkey())
         )
         assert abs((~drawn).mean() - share) < 0.002
-    plain = make_learner(NetworkConfig(hidden_size=10), 1, 1, key=getkey())
+    plain = NetworkConfig(hidden_size=10).make(1, 1, key=getkey())
     assert plain.draw_masks(4, key=getkey()).shape == (4, 0, 10)

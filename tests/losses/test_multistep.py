@@ -7,12 +7,12 @@ import pytest
 from multistep.data import Window
 from multistep.dynamics import Model, NetworkConfig, fit_normaliser, make_network
 from multistep.losses import Balanced, Custom, Exponential, Uniform, multistep_errors, weighted_loss
-from systems import LinearModel, ScalarModel, random_episodes
+from systems import LinearModel, ScalarModel, random_episodes, window_of
 
 
 @pytest.fixture
 def window(getkey):
-    return Window(jax.random.normal(getkey(), (6, 3)), jax.random.normal(getkey(), (5, 2)))
+    return window_of(jax.random.normal(getkey(), (6, 3)), jax.random.normal(getkey(), (5, 2)))
 
 
 @pytest.fixture
@@ -24,7 +24,8 @@ def model(getkey):
 
 def test_errors_of_a_linear_system_are_those_of_its_powers(getkey, window):
     a, b = 0.5 * jax.random.normal(getkey(), (3, 3)), jax.random.normal(getkey(), (3, 2))
-    states, actions = np.asarray(window.states), np.asarray(window.actions)
+    states = np.concatenate([window.past.states, window.states])
+    actions = np.asarray(window.actions)
     expected = []
     for j in range(1, 6):
         predicted = np.linalg.matrix_power(a, j) @ states[0]
@@ -37,7 +38,7 @@ def test_errors_of_a_linear_system_are_those_of_its_powers(getkey, window):
 def test_loss_and_gradient_of_the_scalar_system_in_closed_form():
     """L(theta) = sum_j alpha_j (theta^j s_0 - s_j)^2 and its derivative."""
     states, alphas, theta = np.array([1.3, 0.9, 0.8, 0.1]), np.array([0.5, 0.2, 0.3]), 0.78
-    window = Window(jnp.asarray(states)[:, None], jnp.zeros((3, 1)))
+    window = window_of(jnp.asarray(states)[:, None], jnp.zeros((3, 1)))
     powers = np.arange(1, 4)
     residuals = theta**powers * states[0] - states[1:]
     loss = lambda theta: weighted_loss(multistep_errors(ScalarModel(theta), window), Custom(alphas))  # noqa: E731
@@ -61,8 +62,8 @@ def test_gradient_through_the_rollout_is_that_of_finite_differences(model, windo
 
 
 def test_horizon_one_is_the_one_step_loss(model, window):
-    short = Window(window.states[:2], window.actions[:1])
-    expected = jnp.mean((model.step(window.states[0], window.actions[0]) - window.states[1]) ** 2)
+    short = Window(window.past, window.actions[:1], window.states[:1])
+    expected = jnp.mean((model.step(window.past.states[0], window.actions[0]) - window.states[0]) ** 2)
     for weights in (Exponential(3.0), Uniform(), Custom([1.0]), Balanced()):
         np.testing.assert_allclose(
             weighted_loss(multistep_errors(model, short), weights), expected, rtol=1e-12

@@ -64,9 +64,9 @@ def test_what_became_of_the_noise_is_said():
         "noise_at_most": {"a": 0.11, "b": 0.05},
     }
     once = found | {
-        "fitted_again": False,
-        "first_model_kept_because": "The noise is small.",
-        "first_fit": good,
+        "chosen": "measured",
+        "notes": ["The noise is small."],
+        "parts": {"measured": good},
     }
     assert model_sentence(once).endswith(
         "Deviation of the noise found on the measured states: a 0.1, b 0.01. The data alone allow for up to "
@@ -74,14 +74,14 @@ def test_what_became_of_the_noise_is_said():
         "sensors have that much, train for longer. The first model is kept: the noise is small."
     )
     again = found | {
-        "fitted_again": True,
-        "first_model_kept_because": None,
-        "first_fit": good | {"validation_score": 0.81},
+        "chosen": "smoothed",
+        "notes": [],
+        "parts": {"measured": good | {"validation_score": 0.81}},
     }
     assert model_sentence(again).endswith("to the episodes without that noise, with a horizon of 20.")
-    worse = again | {"first_fit": good | {"validation_score": 0.95}}
+    worse = again | {"parts": {"measured": good | {"validation_score": 0.95}}}
     assert model_sentence(worse).endswith(
         "The first model predicted the validation episodes better (0.950 against 0.800): for the noise on "
         "them, or because it "
-        "is too poor to smooth with; compare with --no-smooth."
+        "is too poor to smooth with; compare with --recipe once."
     )

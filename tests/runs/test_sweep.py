@@ -14,15 +14,15 @@ import jax
 import numpy as np
 import pytest
 
-from multistep.data import Episodes
+from multistep.data import Episodes, episodes_digest
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import AbstractWeights, Exponential
-from multistep.runs.provenance import digest, episodes_digest, versions
+from multistep.runs import provenance, workers
+from multistep.runs.provenance import digest, versions
 from multistep.runs.row_log import RowLog
 from multistep.runs.sweep import sweep
 from multistep.runs.workers import connect
-from multistep.selection import provenance, workers
 from multistep.selection.fit_job import FitJob
 from multistep.selection.folds import deal_folds
 from multistep.training import fit

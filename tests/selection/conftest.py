@@ -3,7 +3,7 @@ import pytest
 
 from multistep.dynamics import NetworkConfig
 from multistep.losses import Uniform
-from multistep.training import FitConfig
+from multistep.training import Once
 from systems import oscillator_episodes
 
 
@@ -23,6 +23,4 @@ def oscillators():
 @pytest.fixture(scope="session")
 def small():
     """A fit of a second or so."""
-    return FitConfig(
-        network=NetworkConfig(hidden_size=8), horizon=1, weights=Uniform(), epochs=4, least_steps=100
-    )
+    return Once(network=NetworkConfig(hidden_size=8), horizon=1, weights=Uniform(), epochs=4, least_steps=100)

@@ -3,7 +3,7 @@ import pytest
 from multistep.errors import InputError
 from multistep.losses import Exponential
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
-from multistep.selection.vary import vary
+from multistep.selection.vary import vary_all
 from multistep.training import DEFAULT, PAPER
 
 
@@ -23,24 +23,24 @@ def test_the_papers_grid():
 
 
 def test_anything_in_the_configuration_varies():
-    found = vary(
+    found = vary_all(
         DEFAULT,
         ["learning_rate=1e-3,3e-4", "network.hidden_size=32", "patience=2,3", "network.batch_norm=true"],
     )
     assert [(c.learning_rate, c.patience) for c in found] == [(1e-3, 2), (1e-3, 3), (3e-4, 2), (3e-4, 3)]
     assert all(c.network.hidden_size == 32 and c.network.batch_norm is True for c in found)
     assert all(c.horizon == DEFAULT.horizon and c.network.dropout == 0 for c in found)
-    assert vary(DEFAULT, []) == [DEFAULT]
+    assert vary_all(DEFAULT, []) == [DEFAULT]
 
 
 def test_names_as_options_are_typed():
-    assert [c.least_steps for c in vary(DEFAULT, ["least-steps=3,4"])] == [3, 4]
-    assert [c.patience for c in vary(DEFAULT, ["patience=none,2"])] == [None, 2]
+    assert [c.least_steps for c in vary_all(DEFAULT, ["least-steps=3,4"])] == [3, 4]
+    assert [c.patience for c in vary_all(DEFAULT, ["patience=none,2"])] == [None, 2]
 
 
 def test_a_name_that_is_varied_twice_gets_a_sentence():
     with pytest.raises(InputError, match="'epochs' is varied twice: give all of its values at once"):
-        vary(DEFAULT, ["epochs=1", "epochs=2,3"])
+        vary_all(DEFAULT, ["epochs=1", "epochs=2,3"])
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_a_name_that_is_varied_twice_gets_a_sentence():
 )
 def test_wrong_variations_are_refused(variation, message):
     with pytest.raises(InputError, match=message):
-        vary(DEFAULT, [variation])
+        vary_all(DEFAULT, [variation])

@@ -35,7 +35,7 @@ def test_the_ranking_is_by_the_mean_over_the_folds(selected):
     rows = rows_of(out)
     assert len(rows) == 9
     for ranked in selection.ranking[:2]:
-        scores = [np.mean(row["r2"]) for row in rows if row["horizon"] == ranked.config.horizon]
+        scores = [np.mean(row["r2"]) for row in rows if row["horizon"] == ranked.config.settings.horizon]
         assert ranked.mean == pytest.approx(statistics.mean(scores), abs=1e-6)
         assert ranked.deviation == pytest.approx(statistics.stdev(scores), abs=1e-6)
         assert ranked.problem is None
@@ -74,7 +74,7 @@ def test_failed_fits_are_run_again_if_asked(selected, oscillators, tmp_path):
     out, candidates, selection = selected
     rows = [row for row in rows_of(out) if row["epochs"] == 4]
     victim = next(
-        number for number, row in enumerate(rows) if row["horizon"] == selection.best.config.horizon
+        number for number, row in enumerate(rows) if row["horizon"] == selection.best.config.settings.horizon
     )
     rows[victim] |= {"outcome": "failed", "reason": "the disk was full"}
     (tmp_path / "fits.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

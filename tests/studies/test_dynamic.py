@@ -17,10 +17,10 @@ from multistep.report.dynamic_figures import draw_dynamic, dynamic_sentence, dyn
 from multistep.runs.row_log import RowLog
 from multistep.studies.dynamic import ROWS, DynamicConfig, run_dynamic
 from multistep.studies.dynamic_tables import best_by_return, group_row, verdicts
-from multistep.training import FitConfig, Smoothed
+from multistep.training import Once, Smoothed
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-MODEL = FitConfig(horizon=10, weights=Exponential(0.3))
+MODEL = Once(horizon=10, weights=Exponential(0.3))
 
 
 def agent(*returns):
@@ -44,7 +44,7 @@ def test_the_interval_of_one_agent_is_over_its_episodes():
 
 
 def test_the_best_is_chosen_and_reported_on_different_episodes():
-    lucky, good = MODEL, FitConfig(horizon=10, weights=Exponential(2.0))
+    lucky, good = MODEL, Once(horizon=10, weights=Exponential(2.0))
     row = best_by_return(0.0, "beta by return", {lucky: [agent(900.0, 10.0)], good: [agent(500.0, 600.0)]})
     assert (row["weights"], row["return_mean"], row["episodes"]) == ("exponential:0.3", 10.0, 1)
     failed = best_by_return(
@@ -70,7 +70,7 @@ def test_a_lost_agent_is_told():
 
 
 def test_a_model_that_was_not_fitted_again_has_the_horizon_of_the_first_fit():
-    both = Smoothed(FitConfig(horizon=40), FitConfig(horizon=20))
+    both = Smoothed(Once(horizon=40), Once(horizon=20))
     horizons = [
         group_row(0.0, "default", both, [agent(1.0) | {"fitted_again": again}])["horizon"]
         for again in (False, True)

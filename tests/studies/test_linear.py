@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multistep.data import Window
 from multistep.evaluation.intervals import interval
 from multistep.losses import Custom, Exponential, multistep_errors, weighted_loss
 from multistep.report.linear_figures import draw_linear
 from multistep.studies import linear_system as system
 from multistep.studies.linear import LinearConfig, observe, run_linear
-from systems import ScalarModel
+from systems import ScalarModel, window_of
 
 finite = st.floats(-2, 2).filter(lambda value: abs(value) > 1e-3)
 
@@ -23,7 +22,7 @@ def general_loss(theta, states, observed, alphas):
     observed."""
 
     def errors_of(state, following):
-        window = Window(jnp.concatenate([state[None], following])[:, None], jnp.zeros((len(following), 0)))
+        window = window_of(jnp.concatenate([state[None], following])[:, None], jnp.zeros((len(following), 0)))
         return multistep_errors(ScalarModel(theta), window)
 
     errors = jax.vmap(errors_of)(jnp.asarray(states), jnp.asarray(observed).T).mean(axis=0)

@@ -10,14 +10,13 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from multistep.training.config import Plan
-from multistep.training.fit import learning_rates
 
 import multistep as ms
-from multistep.training import FitConfig, Outcome, fit
+from multistep.training import Once, Outcome
+from multistep.training.curricula import Steady, batches_of, cosine_rates
 from systems import oscillator_episodes, random_episodes
 
-SMALL = FitConfig(network=ms.NetworkConfig(hidden_size=16), horizon=4, epochs=3, batch_size=32, least_steps=1)
+SMALL = Once(network=ms.NetworkConfig(hidden_size=16), horizon=4, epochs=3, batch_size=32, least_steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +55,7 @@ def test_the_model_is_that_of_the_best_epoch(data):
         seen.append(model)
         return next(values)
 
-    result = fit(*data, SMALL, key=jax.random.key(0), score=score)
+    result = ms.fit(*data, SMALL, key=jax.random.key(0), score=score)
     assert result.best_epoch is not None
     assert result.best_epoch.number == 1
     assert same_bits(result.model, seen[1])
@@ -66,7 +65,7 @@ def test_the_model_is_that_of_the_best_epoch(data):
 @pytest.mark.parametrize("values", [[math.nan, 0.2, 0.1], [-math.inf, 0.2, math.nan]])
 def test_a_score_that_is_no_number_ranks_last(data, values):
     scores = iter(values)
-    result = fit(*data, SMALL, key=jax.random.key(0), score=lambda *_: next(scores))
+    result = ms.fit(*data, SMALL, key=jax.random.key(0), score=lambda *_: next(scores))
     assert result.best_epoch is not None
     assert result.best_epoch.number == 1
 
@@ -75,7 +74,7 @@ def test_a_score_that_is_no_number_ranks_last(data, values):
 def test_without_any_finite_score_the_last_epoch_is_kept(data, value):
     seen = []
     with pytest.warns(UserWarning, match="No epoch has a finite score"):
-        result = fit(
+        result = ms.fit(
             *data, SMALL, key=jax.random.key(0), score=lambda model, _: (seen.append(model), value)[1]
         )
     assert same_bits(result.model, seen[-1])
@@ -85,7 +84,7 @@ def test_without_any_finite_score_the_last_epoch_is_kept(data, value):
 
 def test_a_score_that_no_longer_rises_stops_early(data):
     values = iter([0.1, 0.7, 0.3, 0.7, 0.2, 0.9])
-    result = fit(
+    result = ms.fit(
         *data, replace(SMALL, epochs=6, patience=2), key=jax.random.key(0), score=lambda *_: next(values)
     )
     assert result.outcome is Outcome.STOPPED_EARLY
@@ -128,15 +127,15 @@ def test_interruption_is_an_outcome_and_the_fit_goes_on_later(data, tmp_path):
 
     checkpoint = tmp_path / "checkpoint.safetensors"
     options = {"key": jax.random.key(0), "checkpoint": checkpoint}
-    first = fit(*data, SMALL, score=Steady(interrupted_at(2)), **options)
+    first = ms.fit(*data, SMALL, score=Steady(interrupted_at(2)), **options)
     assert first.outcome is Outcome.INTERRUPTED
     assert len(first.history) == 1
-    second = fit(*data, SMALL, score=Steady(ms.R2Bar(10)), **options)
-    whole = fit(*data, SMALL, score=Steady(ms.R2Bar(10)), key=jax.random.key(0))
+    second = ms.fit(*data, SMALL, score=Steady(ms.R2Bar(10)), **options)
+    whole = ms.fit(*data, SMALL, score=Steady(ms.R2Bar(10)), key=jax.random.key(0))
     assert second.outcome is Outcome.FINISHED
     assert [epoch.errors for epoch in second.history] == [epoch.errors for epoch in whole.history]
     assert same_bits(second.model, whole.model)
-    finished = fit(*data, SMALL, score=Steady(lambda *_: pytest.fail("trained again")), **options)
+    finished = ms.fit(*data, SMALL, score=Steady(lambda *_: pytest.fail("trained again")), **options)
     assert same_bits(finished.model, whole.model)
 
 
@@ -156,10 +155,11 @@ def test_a_fit_with_a_score_of_the_users_own_goes_on_in_another_process(data, tm
     for number, (first, again) in enumerate(zip(script(), script(), strict=True)):
         options = {"key": jax.random.key(0), "checkpoint": tmp_path / f"{number}.safetensors"}
         assert same_bits(
-            fit(*data, SMALL, score=first, **options).model, fit(*data, SMALL, score=again, **options).model
+            ms.fit(*data, SMALL, score=first, **options).model,
+            ms.fit(*data, SMALL, score=again, **options).model,
         )
         with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):
-            fit(*data, SMALL, score=ms.R2Bar(10), **options)
+            ms.fit(*data, SMALL, score=ms.R2Bar(10), **options)
 
 
 def test_a_checkpoint_of_other_weights_in_an_array_is_refused(data, tmp_path):
@@ -226,12 +226,12 @@ def test_checkpoints_of_other_fits_and_damaged_ones_are_refused(data, tmp_path):
     checkpoint = tmp_path / "checkpoint.safetensors"
     ms.fit(*data, SMALL, key=jax.random.key(0), checkpoint=checkpoint)
     for other in (
-        {"config": replace(SMALL, epochs=4)},
+        {"recipe": replace(SMALL, epochs=4)},
         {"key": jax.random.key(1)},
         {"train": oscillator_episodes(6, 60, noise=0.02)},
         {"score": ms.R2Bar(7)},
     ):
-        arguments = {"train": data[0], "valid": data[1], "config": SMALL, "key": jax.random.key(0)} | other
+        arguments = {"train": data[0], "valid": data[1], "recipe": SMALL, "key": jax.random.key(0)} | other
         with pytest.raises(ms.InputError, match="belongs to a fit with other data, settings or seed"):
             ms.fit(**arguments, checkpoint=checkpoint)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-10])
@@ -269,13 +269,13 @@ def test_fewer_windows_than_a_batch_still_train():
 
 def test_a_small_dataset_is_passed_over_until_there_were_enough_steps():
     config = replace(SMALL, epochs=3, least_steps=100, batch_size=64)
-    assert config.plan(6400) == Plan(64, 100, 3)
-    assert config.plan(650) == Plan(64, 10, 10)
-    assert config.plan(10) == Plan(10, 1, 100)
+    for num_windows, sizes, num_epochs in ((6400, (64, 100), 3), (650, (64, 10), 10), (10, (10, 1), 100)):
+        assert batches_of(config, num_windows) == sizes
+        assert Steady().num_epochs(config, lambda _, count=num_windows: count) == num_epochs
 
 
 def test_learning_rates_fall_along_half_a_cosine():
-    rates = np.concatenate([learning_rates(1e-3, epoch, Plan(64, 5, 4)) for epoch in range(4)])
+    rates = np.concatenate([cosine_rates(1e-3, epoch, 5, 4) for epoch in range(4)])
     np.testing.assert_allclose(
         rates, [1e-3 * (1 + math.cos(math.pi * i / 20)) / 2 for i in range(20)], rtol=1e-12
     )

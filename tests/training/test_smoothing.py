@@ -12,21 +12,12 @@ import pytest
 import multistep as ms
 from multistep.data import Episodes
 from multistep.dynamics import Observer
-from multistep.training import (
-    FitConfig,
-    Outcome,
-    Smoothed,
-    fit,
-    fit_observer,
-    fit_smoothed,
-    smooth,
-    smoothing,
-)
+from multistep.training import SMOOTHED, Once, Outcome, Smoothed, fit_observer, smooth, smoothing
 from multistep.training.smoothing import _usual_length
 from systems import LinearModel, oscillator_episodes, random_episodes
 
 TRUTH = LinearModel(jnp.array([[0.99, 0.1], [-0.1, 0.97]]), jnp.array([[0.0], [0.1]]))
-SMALL = FitConfig(
+SMALL = Once(
     network=ms.NetworkConfig(hidden_size=32),
     horizon=8,
     epochs=40,
@@ -107,8 +98,8 @@ def test_what_cannot_be_smoothed_gets_a_sentence():
 
 
 def test_weights_that_were_given_one_by_one_keep_their_horizon():
-    assert Smoothed.of(FitConfig(horizon=32, weights=ms.Custom((1 / 32,) * 32))).horizon == 32
-    assert [Smoothed.of(FitConfig(horizon=horizon)).horizon for horizon in (1, 10, 30, 40, 100)] == [
+    assert Smoothed.of(Once(horizon=32, weights=ms.Custom((1 / 32,) * 32))).settings.horizon == 32
+    assert [Smoothed.of(Once(horizon=horizon)).settings.horizon for horizon in (1, 10, 30, 40, 100)] == [
         1,
         10,
         20,
@@ -134,10 +125,10 @@ def data():
 def test_a_second_fit_to_smoothed_episodes_is_nearer_to_the_truth(data):
     test = oscillator_episodes(5, 60, seed=2)
     score = ms.R2Bar(20)
-    first = fit(*data, SMALL, key=jax.random.key(0), score=score)
-    second = fit_smoothed(*data, Smoothed(SMALL, SMALL), key=jax.random.key(0), score=score)
+    first = ms.fit(*data, SMALL, key=jax.random.key(0), score=score)
+    second = ms.fit(*data, Smoothed(SMALL, SMALL), key=jax.random.key(0), score=score)
     assert second.outcome is Outcome.FINISHED
-    assert second.is_second
+    assert second.chosen == "smoothed"
     lost, kept = (1 - ms.score(found.model, test, horizon=20).r2bar() for found in (first, second))
     assert kept < 0.7 * lost
 
@@ -146,22 +137,20 @@ def test_without_noise_the_first_fit_counts_and_is_that_of_fit():
     exact, valid = oscillator_episodes(10, 60), oscillator_episodes(3, 60, seed=1)
     given = {"key": jax.random.key(0), "score": ms.R2Bar(20)}
     first, smoothed = (
-        fit(exact, valid, SMALL, **given),
-        fit_smoothed(exact, valid, Smoothed.of(SMALL), **given),
+        ms.fit(exact, valid, SMALL, **given),
+        ms.fit(exact, valid, Smoothed.of(SMALL), **given),
     )
     assert eqx.tree_equal(first.model, smoothed.model)
     assert len(smoothed.history) == SMALL.epochs
     assert smoothed.observer is not None
-    assert not smoothed.is_second
-    assert smoothed.reason == "The noise is less than the model misses in one step."
+    assert smoothed.chosen == "measured"
+    assert smoothed.notes == ("The noise is less than the model misses in one step.",)
 
 
 def test_each_fit_has_its_checkpoint(data, tmp_path):
     config = Smoothed(*(replace(SMALL, epochs=epochs, least_steps=1) for epochs in (1, 2)))
     ends = [
-        fit_smoothed(
-            *data, config, key=jax.random.key(0), score=ms.R2Bar(5), checkpoint=tmp_path / "c.safetensors"
-        )
+        ms.fit(*data, config, key=jax.random.key(0), score=ms.R2Bar(5), checkpoint=tmp_path / "c.safetensors")
         for _ in range(2)
     ]
     assert sorted(path.name for path in tmp_path.glob("*.safetensors")) == [
@@ -176,18 +165,18 @@ def test_each_fit_has_its_checkpoint(data, tmp_path):
 
 def test_a_first_fit_that_diverges_is_the_end(data):
     hopeless = replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
-    end = fit_smoothed(*data, Smoothed(hopeless, SMALL), key=jax.random.key(0), score=ms.R2Bar(5))
+    end = ms.fit(*data, Smoothed(hopeless, SMALL), key=jax.random.key(0), score=ms.R2Bar(5))
     assert end.outcome is Outcome.DIVERGED
-    assert end.reason == "The first fit diverged."
+    assert end.notes == ("The first fit diverged.",)
 
 
 def test_a_second_fit_that_diverges_leaves_the_first(data):
     given = {"key": jax.random.key(0), "score": ms.R2Bar(5)}
     quick, hopeless = replace(SMALL, epochs=2), replace(SMALL, learning_rate=1e200, weights=ms.Uniform())
-    end = fit_smoothed(*data, Smoothed(quick, hopeless), **given)
+    end = ms.fit(*data, Smoothed(quick, hopeless), **given)
     assert end.outcome is Outcome.FINISHED
-    assert end.reason == "Fitted to the smoothed episodes, the model diverged."
-    assert eqx.tree_equal(end.model, fit(*data, quick, **given).model)
+    assert end.notes == ("Fitted to the smoothed episodes, the model diverged.",)
+    assert eqx.tree_equal(end.model, ms.fit(*data, quick, **given).model)
 
 
 def test_episodes_too_short_to_find_noise_in_are_fitted_once():
@@ -196,24 +185,23 @@ def test_episodes_too_short_to_find_noise_in_are_fitted_once():
     end = ms.fit(short, short, Smoothed.of(config), key=jax.random.key(0), score=ms.R2Bar(2))
     assert end.outcome is Outcome.FINISHED
     assert end.observer is None
-    assert end.reason is not None
-    assert "episodes of 3 steps or fewer, where noise cannot be told from motion" in end.reason
+    assert "episodes of 3 steps or fewer, where noise cannot be told from motion" in end.notes[0]
 
 
 @pytest.mark.parametrize("fit_number", [1, 2])
 def test_interrupted_in_either_fit_it_goes_on_and_ends_with_the_same_bits(data, tmp_path, fit_number):
     config = Smoothed(*(replace(SMALL, epochs=2, least_steps=1) for _ in range(2)))
-    whole = fit_smoothed(*data, config, key=jax.random.key(0), score=Watched())
+    whole = ms.fit(*data, config, key=jax.random.key(0), score=Watched())
     given = {"key": jax.random.key(0), "checkpoint": tmp_path / "c.safetensors"}
-    stopped = fit_smoothed(
+    stopped = ms.fit(
         *data, config, score=Watched(stop_at=2 * fit_number), **given
     )  # in the second epoch of that fit
     assert stopped.outcome is Outcome.INTERRUPTED
-    assert not stopped.is_second
+    assert stopped.chosen == "measured"
     assert len(stopped.history) == fit_number  # of the first fit: an untrained second model is worth nothing
     assert (stopped.observer is None) == (fit_number == 1)
-    resumed = fit_smoothed(*data, config, score=Watched(), **given)
-    assert resumed.is_second
+    resumed = ms.fit(*data, config, score=Watched(), **given)
+    assert resumed.chosen == "smoothed"
     assert eqx.tree_equal(resumed.model, whole.model)
 
 
@@ -234,8 +222,8 @@ class Watched:
 
 
 def test_by_default_it_is_fitted_twice():
-    assert inspect.signature(ms.fit).parameters["config"].default == ms.SMOOTHED == Smoothed.of(ms.DEFAULT)
-    assert (ms.SMOOTHED.measured.horizon, ms.SMOOTHED.smoothed.horizon) == (40, 20)
+    assert inspect.signature(ms.fit).parameters["recipe"].default == SMOOTHED == Smoothed.of(ms.DEFAULT)
+    assert (SMOOTHED.measured.settings.horizon, SMOOTHED.smoothed.settings.horizon) == (40, 20)
 
 
 def test_long_episodes_are_smoothed_in_pieces(monkeypatch):
@@ -264,7 +252,7 @@ def test_what_is_no_configuration_gets_a_sentence():
     program = "import jax, multistep as ms; ms.fit(None, None, 'paper', key=jax.random.key(0))"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (
-        "InputError: The configuration is 'paper': give a FitConfig, or a Smoothed for two fits."
+        "InputError: The recipe is 'paper': give a Once(...), or a Smoothed(...) for two fits."
         in answer.stderr
     )
 
@@ -272,11 +260,12 @@ def test_what_is_no_configuration_gets_a_sentence():
 def test_the_configuration_says_how_often_it_is_fitted(data):
     config = replace(SMALL, epochs=2)
     once = ms.fit(*data, config, key=jax.random.key(0))
-    assert not isinstance(once, ms.SmoothedFit)
+    assert once.parts == {}
+    assert once.observer is None
     twice = ms.fit(*data, Smoothed.of(config), key=jax.random.key(0))
-    assert twice.is_second
+    assert twice.chosen == "smoothed"
     assert twice.observer is not None
     assert eqx.tree_equal(twice.observer.model, once.model)
     assert eqx.tree_equal(
-        twice.model, fit_smoothed(*data, Smoothed.of(config), key=jax.random.key(0), score=ms.R2Bar(50)).model
+        twice.model, ms.fit(*data, Smoothed.of(config), key=jax.random.key(0), score=ms.R2Bar(50)).model
     )

@@ -171,13 +171,15 @@ class Imagination(eqx.Module):
         """The function of each rollout's member and of what is given for it."""
 
         def share(values: Array) -> Array:
-            return values.reshape(self.num_members, -1, *values.shape[1:])
+            return values.reshape(self.num_members, len(values) // self.num_members, *values.shape[1:])
 
         def of_member(arrays: PyTree, own: PyTree) -> PyTree:
             return jax.vmap(partial(function, eqx.combine(arrays, self.members.rest)))(own)
 
         found = jax.vmap(of_member)(self.members.arrays, jax.tree.map(share, given))
-        return jax.tree.map(lambda values: values.reshape(-1, *values.shape[2:]), found)
+        return jax.tree.map(
+            lambda values: values.reshape(values.shape[0] * values.shape[1], *values.shape[2:]), found
+        )
 
 
 def imagine(

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,7 +74,7 @@ class AbstractDynamics(eqx.Module):
         """Which leaves a loss changes: a tree of the dynamics' shape."""
         return jax.tree.map(eqx.is_inexact_array, self)
 
-    def note(self, noted: PyTree) -> Self:
+    def note(self, noted: PyTree) -> "AbstractDynamics":
         """The dynamics after a gradient step in which its predictions noted this."""
         return self
 

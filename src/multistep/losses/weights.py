@@ -110,8 +110,8 @@ WEIGHTS = Registry(
     "weights",
     AbstractWeights,
     {"balanced": Balanced, "uniform": Uniform, "exponential": Exponential},
-    usage="balanced, uniform, exponential:BETA (as in exponential:1.5), the weights themselves with commas between "
-    "(as in 0.5,0.3,0.2), or module:Name for a rule of your own",
+    usage="balanced, uniform, exponential:BETA (as in exponential:1.5), the weights themselves with commas "
+    "between (as in 0.5,0.3,0.2), or module:Name for a rule of your own",
 )
 
 

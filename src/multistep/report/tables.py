@@ -54,17 +54,19 @@ def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
             f"The data alone allow for up to {_named(unsure)}: if your sensors have that much, train for "
             "longer."
         )
-    if reason := summary.get("first_model_kept_because"):
-        yield f"The first model is kept: {reason[0].lower()}{reason[1:]}"
-    if summary.get("fitted_again"):
-        model, first = summary["model"], summary["first_fit"]
+    if summary.get("chosen") == "measured":
+        yield from (f"The first model is kept: {note[0].lower()}{note[1:]}" for note in summary["notes"])
+    elif summary.get("notes"):
+        yield from summary["notes"]
+    if summary.get("chosen") == "smoothed":
+        model, first = summary["model"], summary["parts"]["measured"]
         yield f"It was fitted again to the episodes without that noise, with a horizon of {model['horizon']}."
         if 1 - model["validation_score"] > WORSE * (1 - first["validation_score"]):
             scores = f"{first['validation_score']:.3f} against {model['validation_score']:.3f}"
             yield (
                 f"The first model predicted the validation episodes better ({scores}): for the noise on "
                 "them, or because it is "
-                "too poor to smooth with; compare with --no-smooth."
+                "too poor to smooth with; compare with --recipe once."
             )
 
 

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from numpy import ndarray
@@ -118,7 +118,7 @@ class AbstractRecipe(ABC):
     def settings(self) -> Settings:
         """The training that its model is from, as rows and tables show it."""
 
-    def vary(self, **changes: Any) -> Self:
+    def vary(self, **changes: Any) -> "AbstractRecipe":
         """The recipe with other settings of its training (`horizon`, `weights`, `epochs`, ...)."""
         raise InputError(f"{type(self).__name__} has no settings that can be varied: {', '.join(changes)}.")
 

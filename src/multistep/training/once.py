@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -55,7 +55,7 @@ class Once(Settings, AbstractRecipe):
     def settings(self) -> Settings:
         return self
 
-    def vary(self, **changes: Any) -> Self:
+    def vary(self, **changes: Any) -> "Once":
         return replace(self, **changes)
 
     def fit(

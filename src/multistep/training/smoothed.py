@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import jax
 
@@ -48,8 +48,8 @@ class Smoothed(AbstractRecipe):
     def settings(self) -> Settings:
         return self.smoothed.settings
 
-    def vary(self, **changes: Any) -> Self:
-        return replace(self, **vars(Smoothed.of(self.measured.vary(**changes))))
+    def vary(self, **changes: Any) -> "Smoothed":
+        return Smoothed.of(self.measured.vary(**changes))
 
     def part(self, name: str | None) -> AbstractRecipe:
         return {"measured": self.measured, "smoothed": self.smoothed}.get(name or "", self)
