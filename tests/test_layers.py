@@ -37,7 +37,7 @@ OWNERS = {
     "mujoco": {"tasks"},
     "dm_control": {"tasks"},
     "dask": {"runs"},
-    "distributed": {"runs"},
+    "distributed": {"runs", "selection"},
     "optuna": {"selection"},
     "filelock": {"runs"},
 }

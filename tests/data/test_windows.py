@@ -1,10 +1,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multistep.data import Windows, deal, window_starts
+from multistep.data import Windows, count_windows, deal, window_starts
 from systems import random_episodes
 
 
@@ -32,8 +33,30 @@ def test_gathered_windows_are_slices_of_their_episode():
     ]
     assert len(expected) == len(starts)
     for index, (states, actions) in enumerate(expected):
-        np.testing.assert_array_equal(gathered.states[index], states)
+        np.testing.assert_array_equal(gathered.past.states[index], states[:1])
+        np.testing.assert_array_equal(gathered.states[index], states[1:])
         np.testing.assert_array_equal(gathered.actions[index], actions)
+
+
+@pytest.mark.parametrize("num_past", [2, 4])
+def test_a_window_has_its_past(num_past):
+    """States and actions up to the moment, then the actions from it on and the states after them."""
+    episodes, horizon = random_episodes([5, 8, 3]), 2
+    starts = jnp.asarray(window_starts(episodes, horizon, num_past))
+    arrays = jnp.asarray(episodes.states), jnp.asarray(episodes.actions)
+    gathered = jax.vmap(Windows(*arrays, horizon, num_past).gather)(starts)
+    length = num_past - 1 + horizon
+    pieces = [
+        (episodes[e].states[t : t + length + 1], episodes[e].actions[t : t + length])
+        for e, n in ((0, 5), (1, 8), (2, 3))
+        for t in range(n - length + 1)
+    ]
+    assert len(pieces) == len(starts) == count_windows(episodes.lengths, horizon, num_past).sum()
+    for index, (states, actions) in enumerate(pieces):
+        np.testing.assert_array_equal(gathered.past.states[index], states[:num_past])
+        np.testing.assert_array_equal(gathered.past.actions[index], actions[: num_past - 1])
+        np.testing.assert_array_equal(gathered.actions[index], actions[num_past - 1 :])
+        np.testing.assert_array_equal(gathered.states[index], states[num_past:])
 
 
 def test_a_deal_is_a_random_order_without_repetition():

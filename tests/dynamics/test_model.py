@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +7,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from multistep.dynamics import Model, NetworkConfig, fit_normaliser, load_model, make_network, save_model
+from multistep.dynamics import Model, NetworkConfig, fit_normaliser, load_model, save_model
 from multistep.dynamics.model_files import FORMAT
+from multistep.dynamics.network import make_network
 from multistep.errors import InputError
 from systems import random_episodes
 
@@ -24,7 +26,7 @@ def test_step_is_the_networks_change_in_the_users_units(model):
     state, action = np.array([0.3, -2.0, 1.0]), np.array([0.5, -0.1])
     n = model.normaliser
     z = (state - n.state_mean) / n.state_deviation
-    change = model.network(jnp.concatenate([z, (action - n.action_mean) / n.action_deviation]))
+    change = model.learned.step(z, (action - n.action_mean) / n.action_deviation) - z
     np.testing.assert_allclose(
         model.step(jnp.asarray(state), jnp.asarray(action)), state + change * n.state_deviation, rtol=1e-12
     )
@@ -48,6 +50,19 @@ def test_a_rollout_of_the_wrong_sizes_gets_one_sentence(model):
     ):
         with pytest.raises(InputError, match="give one number for each of"):
             model.rollout(state, steps)
+
+
+def test_a_model_file_of_version_1_is_read():
+    """Written before there were kinds; the rollout is what the package of then printed."""
+    model = load_model(Path(__file__).with_name("model_of_version_1.safetensors"))
+    expected = [
+        [0.3372330367565155, -0.19599179923534393],
+        [0.38712915778160095, -0.21879245340824127],
+        [0.42923209071159363, -0.22300852835178375],
+    ]
+    assert model.names == (("position", "velocity"), ("force",))
+    rolled = model.rollout(np.float32([0.3, -0.2]), np.float32([[0.5], [-1.0], [0.2]]))
+    np.testing.assert_allclose(rolled, expected, rtol=1e-5)
 
 
 def test_a_saved_model_comes_back_bit_for_bit(model, tmp_path):

@@ -5,7 +5,8 @@ import pytest
 from sklearn.metrics import r2_score
 
 from multistep.data import Episodes
-from multistep.dynamics import Model, NetworkConfig, fit_normaliser, make_network
+from multistep.dynamics import Model, NetworkConfig, fit_normaliser
+from multistep.dynamics.network import make_network
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score, usual_horizon
 from multistep.evaluation import score as score_function

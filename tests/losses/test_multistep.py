@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from multistep.data import Window
-from multistep.dynamics import Model, NetworkConfig, fit_normaliser, make_network
+from multistep.dynamics import Model, NetworkConfig, fit_normaliser
+from multistep.dynamics.network import make_network
 from multistep.losses import Balanced, Custom, Exponential, Uniform, multistep_errors, weighted_loss
 from systems import LinearModel, ScalarModel, random_episodes, window_of
 

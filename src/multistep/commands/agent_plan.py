@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from multistep.agents.planning import plan
 from multistep.commands.agent_options import Planning, find_scene, make_planner
+from multistep.data import Past
 from multistep.errors import InputError
 from multistep.runs.run_folder import check_run, write_run
 
@@ -32,7 +34,13 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     scene = find_scene(config)
     planner = make_planner(config, scene)
     imagination = planner.imagination
-    state = np.asarray(config.state) if config.state else scene.starts.states[0].astype(np.float64)
+    past = imagination.num_past
+    if past > 1 and config.state:
+        raise InputError(
+            f"The model starts from {past} states: leave out --state, it starts as the data does."
+        )
+    first = scene.starts[0]
+    state = np.asarray(config.state) if config.state else first.states[past - 1].astype(np.float64)
     names = scene.starts.state_names
     if len(state) != len(names):
         raise InputError(
@@ -48,7 +56,8 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
             )
     if config.steps < 1:
         raise InputError(f"{config.steps} steps were asked for: plan at least 1.")
-    planned = plan(planner, state, num_steps=config.steps, seed=config.seed)
+    start = Past(jnp.asarray(first.states[:past], float), jnp.asarray(first.actions[: past - 1], float))
+    planned = plan(planner, state if past == 1 else start, num_steps=config.steps, seed=config.seed)
     rows = [
         {
             "step": step,
@@ -61,9 +70,9 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
         }
         for step in range(len(planned.actions))
     ]
-    first = {name: rows[0][name] for name in scene.starts.action_names}
+    first_action = {name: rows[0][name] for name in scene.starts.action_names}
     summary = {
-        "first_action": first,
+        "first_action": first_action,
         "return": float(planned.rewards.sum()),
         "steps": len(rows),
         "left": planned.left,

@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
+from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from multistep.data import Past
@@ -41,9 +41,9 @@ class Model(AbstractModel):
         - `state`: one number for each of `state_names`.
         - `actions`: in every step one number for each of `action_names`.
         """
-        return _rollout(
-            self, _past(self, np.asarray(state)[None], np.zeros((0, len(self.action_names)))), actions
-        )
+        state = jnp.asarray(state, float)
+        no_actions = jnp.zeros((0, len(self.action_names)))
+        return _rollout(self, Past(state[None], no_actions), jnp.asarray(actions, float))
 
     @property
     def names(self) -> Names:
@@ -89,7 +89,8 @@ class MemoryModel(AbstractDynamics):
         - `past_actions`: the actions between them, one fewer.
         - `actions`: those that follow.
         """
-        return _rollout(self, _past(self, past_states, past_actions), actions)
+        past = Past(jnp.asarray(past_states, float), jnp.asarray(past_actions, float))
+        return _rollout(self, past, jnp.asarray(actions, float))
 
     @property
     def names(self) -> Names:
@@ -107,26 +108,19 @@ def in_units(
     return kind(learned, normaliser, state_names, action_names)
 
 
-def _past(model: Model | MemoryModel, states: ArrayLike, actions: ArrayLike) -> Past:
-    past = Past(jnp.asarray(states, float), jnp.asarray(actions, float))
-    sizes = model.num_past, len(model.state_names), len(model.action_names)
-    if past.states.shape != sizes[:2] or past.actions.shape != (sizes[0] - 1, sizes[2]):
-        told = "from a state" if sizes[0] == 1 else f"from {sizes[0]} states and the actions between them"
-        shapes = past.states.shape[1:] if sizes[0] == 1 else (past.states.shape, past.actions.shape)
-        raise InputError(
-            f"A rollout {told} of shape {shapes}: give one number for each of "
-            f"{', '.join(model.state_names)}, and "
-            f"in every step one for each of {', '.join(model.action_names)}."
+def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."]) -> States:
+    num_past, states, names = model.num_past, len(model.state_names), len(model.action_names)
+    expected = (num_past, states), (num_past - 1, names), (names,)
+    if (past.states.shape, past.actions.shape, actions.shape[1:]) != expected:
+        start = (
+            "one state" if num_past == 1 else f"{num_past} states and the {num_past - 1} actions between them"
         )
-    return past
-
-
-def _rollout(model: Model | MemoryModel, past: Past, actions: ArrayLike) -> States:
-    actions = jnp.asarray(actions, float)
-    if actions.shape[1:] != (len(model.action_names),):
         raise InputError(
-            f"A rollout with actions of shape {actions.shape}: give in every step one number for each of "
-            f"{', '.join(model.action_names)}."
+            f"A rollout from states of shape {past.states.shape} with actions of shape {actions.shape}: "
+            "start from "
+            f"{start}, and give one number for each of {', '.join(model.state_names)}, and in every step one "
+            "for "
+            f"each of {', '.join(model.action_names)}."
         )
     return _forecast(model, past, actions)
 
