@@ -46,5 +46,6 @@ def _network_by_its_fields(info: StructTypeInfo) -> StructConstructorSpec | None
     if info.type is not AbstractArchitecture:
         return None
     default = info.default if isinstance(info.default, NetworkConfig) else NetworkConfig()
-    network = StructFieldSpec("network", Annotated[NetworkConfig, tyro.conf.arg(name="")], default)
+    kind: Any = Annotated[NetworkConfig, tyro.conf.arg(name="")]
+    network = StructFieldSpec("network", kind, default)
     return StructConstructorSpec(instantiate=lambda network: network, fields=(network,))

@@ -45,6 +45,7 @@ class Registry(Generic[Kind]):
         """
         head, _, rest = text.partition(":")
         name, _, arguments = rest.partition(":")
+        maker: Any
         maker, typed = (
             (self.ours[head], rest) if head in self.ours else (self._own(text, head, name), arguments)
         )
@@ -76,7 +77,7 @@ class Registry(Generic[Kind]):
         arguments = ",".join(f"{name}={shortest(value)}" for name, value in values)
         return self.name_of(type(thing)) + (f":{arguments}" if arguments else "")
 
-    def _own(self, text: str, module: str, name: str) -> Callable[..., Kind]:
+    def _own(self, text: str, module: str, name: str) -> Any:
         if not name:
             raise InputError(f"There is no {self.what} '{text}': write {self.usage}.")
         return import_named(f"{module}:{name}", self.what)

@@ -20,7 +20,8 @@ class Counting(AbstractPlanner):
     def start(self):
         return jnp.zeros(())
 
-    def decide(self, state, memory, key):
+    def decide(self, past, memory, key):
+        state = past.states[-1]
         return jnp.clip(0.1 * memory - state[:1], -1, 1), memory + 1
 
 

@@ -17,14 +17,15 @@ class Steering(AbstractPlanner):
     def start(self):
         return jnp.zeros(())
 
-    def decide(self, state, memory, key):
+    def decide(self, past, memory, key):
+        state = past.states[-1]
         return -(state[:1] + state[1:]), memory + 1
 
 
 @pytest.fixture
 def planner():
     model = LinearModel(jnp.asarray(TRANSITION), jnp.asarray(CONTROL))
-    return Filtered(Steering(), Observer(model, jnp.array([0.5, 0.5]), jnp.array([0.01, 0.01])))
+    return Filtered(Steering(), Observer(model, jnp.array([0.5, 0.5]), jnp.array([0.01, 0.01])), 1)
 
 
 def test_decisions_are_those_in_the_mean_of_the_belief(planner):

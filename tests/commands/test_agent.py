@@ -28,8 +28,9 @@ from multistep.report.agent_figures import (
     plan_sentence,
     train_sentence,
 )
+from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE, SWIMMER
-from multistep.training import Once, fit, fit_observer
+from multistep.training import Once, fit_observer
 
 # Of torch, flax and what they import.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
@@ -162,7 +163,7 @@ def test_with_a_filter_the_planner_decides_behind_an_observer(folder):
     deviation = 0.2 * np.ptp(starts.states, axis=0).astype(float)
     expected, unfiltered = (
         act(behind, CARTPOLE, seed=0, noise=deviation, num_steps=40).total
-        for behind in (Filtered(planner, observer), planner)
+        for behind in (Filtered(planner, observer, 1), planner)
     )
     assert found == pytest.approx(expected, rel=1e-4)
     assert found != pytest.approx(unfiltered, rel=1e-3)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multistep.data import Episodes, folds, split
+from multistep.data import Episodes, split
 from multistep.errors import InputError
 
 
@@ -38,17 +38,6 @@ def test_counts_are_taken_exactly():
     ]
 
 
-@settings(deadline=None, max_examples=40)
-@given(st.integers(2, 40), st.data())
-def test_every_episode_is_tested_once_and_never_trained_on_in_its_fold(count, data):
-    num_folds = data.draw(st.integers(2, count))
-    pairs = folds(numbered_episodes(count), num_folds, key=jax.random.key(1))
-    assert sorted(number for _, test in pairs for number in numbers_of(test)) == list(range(count))
-    for train, test in pairs:
-        assert not set(numbers_of(train)) & set(numbers_of(test))
-        assert len(train) + len(test) == count
-
-
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
@@ -61,8 +50,3 @@ def test_every_episode_is_tested_once_and_never_trained_on_in_its_fold(count, da
 def test_bad_parts_get_one_sentence(parts, words):
     with pytest.raises(InputError, match=words):
         split(numbered_episodes(5), parts, key=jax.random.key(0))
-
-
-def test_bad_folds_get_one_sentence():
-    with pytest.raises(InputError, match="5 episodes cannot be dealt into 6 folds"):
-        folds(numbered_episodes(5), 6, key=jax.random.key(0))

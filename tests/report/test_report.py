@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from multistep.evaluation import Scores
+from multistep.evaluation.rows import score_rows, score_summary, write_run
 from multistep.report.curves import draw_r2_curves
 from multistep.report.tables import demo_sentence, model_sentence, score_table
-from multistep.runs.run_folder import score_rows, score_summary, write_run
 
 
 def scores(values, diverged):

@@ -23,9 +23,9 @@ from multistep.runs.provenance import digest, versions
 from multistep.runs.row_log import RowLog
 from multistep.runs.sweep import sweep
 from multistep.runs.workers import connect
+from multistep.selection.fit import fit
 from multistep.selection.fit_job import FitJob
 from multistep.selection.folds import deal_folds
-from multistep.training import fit
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ def act(
     states, actions, rewards = [observe(environment.reset(seed=seed)[0])], [], []
     behind = [_state(environment)]
     for step in range(task.episode_steps if num_steps is None else num_steps):
-        past = _past(states, actions, planner.imagination.num_past, len(task.action_names))
+        past = _past(states, actions, planner.num_past, len(task.action_names))
         chosen, memory = decide(planner, past, memory, jax.random.fold_in(key, step))
         actions.append(np.asarray(chosen, np.float32))
         state, reward, *_ = environment.step(actions[-1])

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from multistep.agents.imagination import Imagination
 from multistep.agents.planners import AbstractPlanner
 from multistep.data import Past
 from multistep.dynamics import Belief, Observer
@@ -29,16 +28,11 @@ class Filtered(AbstractPlanner[Followed]):
 
     planner: AbstractPlanner[Any]
     observer: Observer
-
-    @property
-    def imagination(self) -> Imagination:
-        return self.planner.imagination
+    action_size: int = eqx.field(static=True)
 
     def start(self) -> Followed:
         unknown = self.observer.start(jnp.zeros_like(self.observer.measurement_noise))
-        return Followed(
-            unknown, jnp.zeros(self.imagination.action_size), jnp.asarray(False), self.planner.start()
-        )
+        return Followed(unknown, jnp.zeros(self.action_size), jnp.asarray(False), self.planner.start())
 
     def decide(self, past: Past, memory: Followed, key: Key) -> tuple[Action, Followed]:
         measured = past.states[-1]

@@ -108,7 +108,9 @@ class AgentJob(AbstractJob):
         if fitted.chosen is not None:
             found |= {"chosen": fitted.chosen}
         if observer is not None and data.noise.any():
-            found |= {"returns_filtered": self._act(Filtered(planner, observer), data.noise)}
+            found |= {
+                "returns_filtered": self._act(Filtered(planner, observer, train.action_size), data.noise)
+            }
         clock.append(time.perf_counter())
         horizon = min(VALIDATION_HORIZON, int(test.lengths.min()))
         seconds = dict(zip(("fit", "sac", "act"), (b - a for a, b in itertools.pairwise(clock)), strict=True))

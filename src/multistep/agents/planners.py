@@ -31,8 +31,9 @@ class Sequences(NamedTuple):
     """What each further step earns those that are not."""
 
     @classmethod
-    def start(cls, imagination: Imagination, past: Past, num_sequences: int) -> "Sequences":
-        """As many from the end of the past, for all members together."""
+    def start(cls, imagination: Imagination, observed: State | Past, num_sequences: int) -> "Sequences":
+        """As many from what was observed, for all members together."""
+        past = past_of(observed, imagination.num_past)
         pasts = jax.tree.map(lambda values: jnp.broadcast_to(values, (num_sequences, *values.shape)), past)
         states = pasts.states[:, -1]
         going, nothing = jnp.ones(num_sequences, bool), jnp.zeros(num_sequences, states.dtype)
@@ -54,7 +55,10 @@ class AbstractPlanner(eqx.Module, Generic[Memory]):
     """Chooses an action by rollouts in the model. Inside, actions are shares of their range, within -1 and
     1."""
 
-    imagination: eqx.AbstractVar[Imagination]
+    @property
+    def num_past(self) -> int:
+        """Observations that it decides by: as many as its model starts from."""
+        return 1
 
     @abstractmethod
     def start(self) -> Memory:
@@ -85,7 +89,7 @@ def decide(
     - `memory`: `planner.start()` before the first decision, then what the decision before returned.
     - `key`: for what is drawn.
     """
-    past = past_of(planner.imagination, observed)
+    past = past_of(observed, planner.num_past)
     action, memory = _decide(planner, past, memory, key)
     if not np.isfinite(action).all():
         state = np.array2string(np.asarray(past.states[-1]), precision=4)
@@ -97,14 +101,13 @@ def decide(
     return action, memory
 
 
-def past_of(imagination: Imagination, observed: State | Past) -> Past:
+def past_of(observed: State | Past, num_past: int) -> Past:
     """What was observed, as a past of as many states as the model starts from."""
     if not isinstance(observed, Past):
-        observed = Past(observed[None], jnp.zeros((0, imagination.action_size), observed.dtype))
-    if len(observed.states) != imagination.num_past:
+        observed = Past(observed[None], jnp.zeros((0, 0), observed.dtype))
+    if len(observed.states) != num_past:
         raise InputError(
-            f"The model starts from {imagination.num_past} states and the actions between them, but was "
-            "given "
+            f"The model starts from {num_past} states and the actions between them, but was given "
             f"{len(observed.states)}: give a Past of as many."
         )
     return observed
@@ -126,6 +129,10 @@ class PolicyGuided(AbstractPlanner[None]):
     num_sequences: int = eqx.field(static=True, default=500)
     horizon: int = eqx.field(static=True, default=20)
 
+    @property
+    def num_past(self) -> int:
+        return self.imagination.num_past
+
     def start(self) -> None:
         return None
 
@@ -136,7 +143,7 @@ class PolicyGuided(AbstractPlanner[None]):
         return self.imagination.in_range(_best(first, self.returns(past, first, rollout_key))), None
 
     def returns(
-        self, past: Past, first: Float[Array, "sequences action"], key: Key
+        self, observed: State | Past, first: Float[Array, "sequences action"], key: Key
     ) -> Float[Array, " sequences"]:
         """Discounted return of each sequence that begins with one of these actions and goes on with the
         policy's."""
@@ -149,7 +156,7 @@ class PolicyGuided(AbstractPlanner[None]):
             now, rewards = now.take(self.imagination, actions)
             return (now, self.policy.sample(now.states, step_key)), rewards
 
-        started = (Sequences.start(self.imagination, past, len(tried)), tried)
+        started = (Sequences.start(self.imagination, observed, len(tried)), tried)
         (last, last_actions), rewards = jax.lax.scan(advance, started, jax.random.split(key, self.horizon))
         discounts = self.policy.discount ** jnp.arange(self.horizon + 1, dtype=rewards.dtype)
         outside = last.earned_outside / (1 - self.policy.discount)
@@ -163,6 +170,10 @@ class RandomShooting(AbstractPlanner[None]):
     imagination: Imagination
     num_sequences: int = eqx.field(static=True, default=500)
     horizon: int = eqx.field(static=True, default=20)
+
+    @property
+    def num_past(self) -> int:
+        return self.imagination.num_past
 
     def start(self) -> None:
         return None
@@ -183,6 +194,10 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
     horizon: int = eqx.field(static=True, default=20)
     num_rounds: int = eqx.field(static=True, default=5)
     num_elites: int = eqx.field(static=True, default=50)
+
+    @property
+    def num_past(self) -> int:
+        return self.imagination.num_past
 
     def start(self) -> Float[Array, "horizon action"]:
         return jnp.zeros((self.horizon, self.imagination.action_size))
@@ -208,7 +223,7 @@ class CrossEntropy(AbstractPlanner[Float[Array, "horizon action"]]):
 
 
 def sequence_returns(
-    imagination: Imagination, past: Past, sequences: Float[Array, "sequences horizon action"]
+    imagination: Imagination, observed: State | Past, sequences: Float[Array, "sequences horizon action"]
 ) -> Float[Array, " sequences"]:
     """Sum of rewards along each sequence of actions, averaged over the models of an ensemble.
 
@@ -218,7 +233,7 @@ def sequence_returns(
     tried = jnp.tile(sequences, (imagination.num_members, 1, 1))
     _, rewards = jax.lax.scan(
         lambda now, actions: now.take(imagination, actions),
-        Sequences.start(imagination, past, len(tried)),
+        Sequences.start(imagination, observed, len(tried)),
         tried.swapaxes(0, 1),
     )
     return _over_members(rewards.sum(axis=0), len(sequences))

@@ -26,13 +26,18 @@ class Planned(NamedTuple):
 
 
 def plan(
-    planner: AbstractPlanner[Any], start: Float[ndarray, " state"] | Past, *, num_steps: int, seed: int
+    planner: AbstractPlanner[Any],
+    imagination: Imagination,
+    start: Float[ndarray, " state"] | Past,
+    *,
+    num_steps: int,
+    seed: int,
 ) -> Planned:
     """Decide, take the step in the model, decide again, until `num_steps` or until the model leaves its
     range."""
-    key, memory, imagination = jax.random.key(seed), planner.start(), planner.imagination
+    key, memory = jax.random.key(seed), planner.start()
     observed = start if isinstance(start, Past) else jnp.asarray(start, float)
-    past = past_of(imagination, observed)
+    past = past_of(observed, imagination.num_past)
     # Every member of an ensemble takes a step; the episode follows the first.
     now = _start(imagination, past)
     states, actions, rewards, left = [past.states[-1]], [], [], False

@@ -27,7 +27,7 @@ from multistep.bench.workload import (
     random_episodes,
     timed,
 )
-from multistep.dynamics import Model, fit_normaliser
+from multistep.dynamics import fit_normaliser, in_units
 from multistep.errors import InputError
 from multistep.runs.process import available_cores
 from multistep.runs.row_log import Row
@@ -173,7 +173,7 @@ def _decision_work(env: ModelEnv, num_decisions: int) -> tuple[Work, float]:
     return work, 2.0 * SEQUENCES * steps * num_decisions
 
 
-def _env_work(model: Model, num_steps: int) -> tuple[Work, float]:
+def _env_work(model: Any, num_steps: int) -> tuple[Work, float]:
     env = _env(ENVIRONMENTS, model)
     env.reset(seed=0)
     actions = np.zeros((ENVIRONMENTS, ACTIONS), np.float32)
@@ -191,7 +191,7 @@ def _vec(env: ModelEnv) -> Any:
     return ModelVecEnv(env)
 
 
-def _env(num_envs: int, model: Model | None = None) -> ModelEnv:
+def _env(num_envs: int, model: Any | None = None) -> ModelEnv:
     return ModelEnv(model or _model(), _reward, random_episodes(1000), num_envs=num_envs)
 
 
@@ -200,11 +200,11 @@ def _reward(state: State, action: Action, next_state: State) -> Scalar:
     return next_state[8] - 0.1 * (action**2).sum()
 
 
-def _model() -> Model:
+def _model() -> Any:
     network = PRESETS["default"].network.make(STATES, ACTIONS, key=jax.random.key(0)).freeze()
     episodes = random_episodes(1000)
     normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), fit_normaliser(episodes))
-    return Model(network, normaliser, episodes.state_names, episodes.action_names)
+    return in_units(network, normaliser, episodes.state_names, episodes.action_names)
 
 
 def _discard(value: Any) -> None:

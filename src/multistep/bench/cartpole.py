@@ -16,15 +16,17 @@ from rich.progress import Progress
 from multistep.data import Episodes, add_noise, split
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
+from multistep.evaluation.rows import score_summary
 from multistep.losses import Uniform
 from multistep.runs.process import available_cores, keep_compiled_programs, use_one_thread
 from multistep.runs.provenance import plain
 from multistep.runs.row_log import Row
-from multistep.runs.run_folder import check_run, fit_summary, score_summary, write_json, write_run
+from multistep.runs.run_folder import check_run, write_json, write_run
 from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
 from multistep.training import DEFAULT, PAPER, Once
+from multistep.training.rows import fit_summary
 
 HORIZON = 100
 

@@ -138,8 +138,8 @@ def _row(noise: float, grid: list[Ranked], searched: list[Ranked], cost_of_grid:
 
 def _named(name: str, ranked: Ranked) -> Row:
     return {
-        f"{name}_horizon": ranked.config.horizon,
-        f"{name}_weights": describe_weights(ranked.config.weights),
+        f"{name}_horizon": ranked.config.settings.horizon,
+        f"{name}_weights": describe_weights(ranked.config.settings.weights),
         f"{name}_mean": ranked.mean,
         f"{name}_deviation": ranked.deviation,
     }

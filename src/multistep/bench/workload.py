@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from multistep.data import Episodes, Windows, deal, window_starts
-from multistep.dynamics import Model, fit_normaliser
+from multistep.dynamics import fit_normaliser, in_units
 from multistep.evaluation import score
 from multistep.losses import Balanced, MultiStep
 from multistep.training import PRESETS, Preset
@@ -62,7 +62,7 @@ def scoring_work(episodes: Episodes) -> tuple[Work, float]:
     """Scoring all sub-trajectories up to 100 steps; only steps inside an episode count as work."""
     network = PRESETS["default"].network.make(STATES, ACTIONS, key=jax.random.key(0)).freeze()
     normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), fit_normaliser(episodes))
-    model = Model(network, normaliser, episodes.state_names, episodes.action_names)
+    model = in_units(network, normaliser, episodes.state_names, episodes.action_names)
     num_steps = score(model, episodes, horizon=SCORE_HORIZON).num_rollouts.sum()
     return lambda: _discard(score(model, episodes, horizon=SCORE_HORIZON)), 2.0 * MULTIPLICATIONS * num_steps
 

@@ -14,6 +14,7 @@ from multistep.agents.observing import Filtered
 from multistep.agents.planners import AbstractPlanner
 from multistep.commands.agent_options import Planning, Scene, find_scene, make_planner
 from multistep.data import add_noise
+from multistep.dynamics import AbstractModel
 from multistep.errors import InputError
 from multistep.evaluation.intervals import mean_interval
 from multistep.runs.provenance import digest
@@ -60,8 +61,7 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
     if not 0 <= config.noise < float("inf"):
         raise InputError(f"The noise is {config.noise}: it must be 0 or more, and finite.")
     scene = find_scene(config)
-    planner = make_planner(config, scene)
-    imagination = planner.imagination
+    imagination, planner = make_planner(config, scene)
     if config.filter:
         planner = _observing(config, scene, planner)
     deviation = config.noise * np.ptp(scene.starts.states, axis=0).astype(np.float64)
@@ -104,7 +104,10 @@ def _observing(config: EvaluateConfig, scene: Scene, planner: AbstractPlanner[An
         if config.noise
         else scene.starts
     )
-    return Filtered(planner, fit_observer(scene.models[0], seen))
+    model = scene.models[0]
+    if not isinstance(model, AbstractModel):
+        raise InputError("A model with memory makes its own of the noise in its past: leave out --filter.")
+    return Filtered(planner, fit_observer(model, seen), scene.starts.action_size)
 
 
 def _agent_digest(config: Planning) -> str | None:

@@ -106,7 +106,7 @@ def action_range(config: InModel) -> ActionRange | None:
     return config.action_low, config.action_high
 
 
-def make_planner(config: Planning, scene: Scene) -> AbstractPlanner[Any]:
+def make_planner(config: Planning, scene: Scene) -> tuple[Imagination, AbstractPlanner[Any]]:
     """The planner that is asked for, in its model."""
     imagination = imagine(
         scene.models, scene.reward, scene.starts, margin=config.margin, action_range=action_range(config)
@@ -116,7 +116,8 @@ def make_planner(config: Planning, scene: Scene) -> AbstractPlanner[Any]:
             f"{config.num_sequences} sequences of {config.plan_horizon} steps: give at least 1 of each."
         )
     check_seed(config.seed)
-    return PLANNERS.find(config.planner or ("guided" if config.agent else "cem"), config, scene, imagination)
+    kind = config.planner or ("guided" if config.agent else "cem")
+    return imagination, PLANNERS.find(kind, config, scene, imagination)
 
 
 def _random(config: Planning, scene: Scene, imagination: Imagination) -> AbstractPlanner[Any]:

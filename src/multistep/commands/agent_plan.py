@@ -32,8 +32,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     """Plan, leave the episode in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
     scene = find_scene(config)
-    planner = make_planner(config, scene)
-    imagination = planner.imagination
+    imagination, planner = make_planner(config, scene)
     past = imagination.num_past
     if past > 1 and config.state:
         raise InputError(
@@ -57,7 +56,9 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
     if config.steps < 1:
         raise InputError(f"{config.steps} steps were asked for: plan at least 1.")
     start = Past(jnp.asarray(first.states[:past], float), jnp.asarray(first.actions[: past - 1], float))
-    planned = plan(planner, state if past == 1 else start, num_steps=config.steps, seed=config.seed)
+    planned = plan(
+        planner, imagination, state if past == 1 else start, num_steps=config.steps, seed=config.seed
+    )
     rows = [
         {
             "step": step,

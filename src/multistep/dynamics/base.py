@@ -40,8 +40,10 @@ class AbstractDynamics(eqx.Module):
     as it is used: nothing drawn, nothing noted, every array trained.
     """
 
-    num_past: eqx.AbstractVar[int]
-    """Observations that it needs to start; 1 for a Markov one, whose memory is the state itself."""
+    @property
+    @abstractmethod
+    def num_past(self) -> int:
+        """Observations that it needs to start; 1 for a Markov one, whose memory is the state itself."""
 
     @abstractmethod
     def start(self, past: Past) -> Memory:
@@ -98,7 +100,7 @@ class AbstractModel(AbstractDynamics):
     """A Markov dynamics: the memory is the state. Anything with a `step`."""
 
     @abstractmethod
-    def step(self, state: State, action: Action) -> State:
+    def step(self, state: State, action: Action) -> State:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The state after `action` was taken in `state`. Pure, on one example: `jax.vmap` it for many."""
 
     @property

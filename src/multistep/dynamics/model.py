@@ -104,8 +104,9 @@ def in_units(
     action_names: tuple[str, ...],
 ) -> Model | MemoryModel:
     """The learned dynamics in the user's units, which the normaliser knows."""
-    kind = Model if isinstance(learned, AbstractModel) else MemoryModel
-    return kind(learned, normaliser, state_names, action_names)
+    if isinstance(learned, AbstractModel):
+        return Model(learned, normaliser, state_names, action_names)
+    return MemoryModel(learned, normaliser, state_names, action_names)
 
 
 def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."]) -> States:

@@ -6,7 +6,7 @@ Loading executes no code: the kinds are those of the registry, and a user's own 
 
 import json
 import sys
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def save_model(model: Model | MemoryModel, path: str | Path) -> None:
     header = {
         "version": VERSION,
         "kind": ARCHITECTURES.name_of(type(architecture)),
-        "settings": {field.name: getattr(architecture, field.name) for field in fields(architecture)},
+        "settings": asdict(architecture),  # pyright: ignore[reportArgumentType] - a dataclass
         "state_names": model.state_names,
         "action_names": model.action_names,
     }

@@ -8,7 +8,7 @@ import optax
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
-from multistep.data import Window
+from multistep.data import Past, Window
 from multistep.dynamics import AbstractModel
 from multistep.losses import multistep_errors
 from multistep.types import Action, PerHorizon, Scalar, State
@@ -34,7 +34,9 @@ def two_step_errors(parameters: Parameters, observed: Observed) -> Float[Array, 
 
     def of_sample(observations: Float[Array, " 3"]) -> PerHorizon:
         no_actions = jnp.zeros((2, 0), observations.dtype)
-        return multistep_errors(SigmoidModel(parameters), Window(observations[:, None], no_actions))
+        states = observations[:, None]
+        window = Window(Past(states[:1], no_actions[:0]), no_actions, states[1:])
+        return multistep_errors(SigmoidModel(parameters), window)
 
     return jax.vmap(of_sample)(observed).mean(axis=0)
 
