@@ -2,6 +2,7 @@
 would write them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,7 +46,7 @@ def torch_work(
 
 
 def _network(preset: Preset) -> nn.Sequential:
-    config = PRESETS[preset].network
+    config: Any = PRESETS[preset].network
     layers: list[nn.Module] = []
     for inputs in (STATES + ACTIONS, HIDDEN):
         layers.append(nn.Linear(inputs, HIDDEN))
