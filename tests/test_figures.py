@@ -143,8 +143,7 @@ def test_search_figures():
     for row in rows:
         found = [
             f"{float(row[f'{name}_mean']):.3f} ± {float(row[f'{name}_deviation']):.3f}, horizon "
-            f"{row[f'{name}_horizon']}, "
-            f"beta {row[f'{name}_weights'].removeprefix('exponential:')}"
+            f"{row[f'{name}_horizon']}, beta {row[f'{name}_weights'].removeprefix('exponential:')}"
             for name in ("grid", "halving")
         ]
         share = f"{float(row['below_winner']):.2f} | {float(row['cost_of_grid']):.2f}"

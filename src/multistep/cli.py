@@ -196,14 +196,14 @@ def _defaults(name: str, words: Sequence[str]) -> dict[str, Any]:
     one."""
     if name != "fit":
         return {}
-    from multistep.commands.fit import FitFilesConfig
+    from multistep.commands.fit import FitFilesConfig, Source
     from multistep.training import PRESETS
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--preset", nargs="?", default="default")
     chosen = parser.parse_known_args(words)[0].preset
     preset = chosen if chosen in PRESETS else "default"  # a wrong one is refused by the real parser
-    return {"default": FitFilesConfig(files=(), preset=preset, training=PRESETS[preset])}
+    return {"default": FitFilesConfig(Source(files=()), preset=preset, training=PRESETS[preset])}
 
 
 def _names_in(group: str | None) -> list[str]:

@@ -28,6 +28,7 @@ from multistep.report.agent_figures import (
     plan_sentence,
     train_sentence,
 )
+from multistep.runs.workers import Workers
 from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE, SWIMMER
 from multistep.training import Once, fit_observer
@@ -85,7 +86,7 @@ def _evaluate(path, **options):
         "episodes": 2,
         "steps": 8,
         "noise": 0.01,
-        "workers": 1,
+        "where": Workers(workers=1),
         "out": path / "evaluate",
     }
     return EvaluateConfig(

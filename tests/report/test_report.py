@@ -9,7 +9,7 @@ from rich.console import Console
 from multistep.evaluation import Scores
 from multistep.evaluation.rows import score_rows, score_summary, write_run
 from multistep.report.curves import draw_r2_curves
-from multistep.report.tables import demo_sentence, model_sentence, score_table
+from multistep.report.sentences import demo_sentence, model_sentence, score_table
 
 
 def scores(values, diverged):
@@ -82,6 +82,5 @@ def test_what_became_of_the_noise_is_said():
     worse = again | {"parts": {"measured": good | {"validation_score": 0.95}}}
     assert model_sentence(worse).endswith(
         "The first model predicted the validation episodes better (0.950 against 0.800): for the noise on "
-        "them, or because it "
-        "is too poor to smooth with; compare with --recipe once."
+        "them, or because it is too poor to smooth with; compare with --recipe once."
     )

@@ -14,6 +14,7 @@ from multistep.errors import InputError
 from multistep.report.static_figures import draw_static, static_sentence, static_table, write_table
 from multistep.runs.row_log import RowLog
 from multistep.runs.run_folder import write_rows
+from multistep.runs.workers import Workers
 from multistep.studies import static_tables
 from multistep.studies.static import SIZES, StaticConfig, prepare, run_static
 from multistep.tasks import CARTPOLE
@@ -26,7 +27,7 @@ from multistep.training import DEFAULT, PAPER
 def study(tmp_path_factory):
     """The smallest form of the study, run for real: its configuration, rows and summary."""
     folder = tmp_path_factory.mktemp("static")
-    config = StaticConfig(out=folder / "out", cache=folder / "datasets", workers=1)
+    config = StaticConfig(out=folder / "out", cache=folder / "datasets", where=Workers(workers=1))
     summary = run_static(config)
     rows = [json.loads(line) for line in (config.out / "fits.jsonl").read_text().splitlines()]
     return config, rows, summary

@@ -298,13 +298,12 @@ def test_bad_settings_get_one_sentence(change, words):
 def test_a_second_process_finds_the_compiled_program(tmp_path):
     program = (
         "import sys, json, pathlib, jax, multistep as ms; from dataclasses import replace; "
-        "sys.path.insert(0, sys.argv[1]);"
-        "from systems import oscillator_episodes; from multistep.runs.process import keep_compiled_programs;"
-        "keep_compiled_programs(pathlib.Path(sys.argv[2])); d = oscillator_episodes(3, 40);"
-        "ms.fit(d, d, replace(ms.DEFAULT, horizon=4, epochs=1, least_steps=1), "
-        "key=jax.random.key(int(sys.argv[3])));"
-        "print(json.dumps(len([p for p in pathlib.Path(sys.argv[2]).iterdir() if "
-        "p.name.endswith('-cache')])))"
+        "sys.path.insert(0, sys.argv[1]);from systems import oscillator_episodes; from "
+        "multistep.runs.process import "
+        "keep_compiled_programs;keep_compiled_programs(pathlib.Path(sys.argv[2])); d = "
+        "oscillator_episodes(3, 40);ms.fit(d, d, replace(ms.DEFAULT, horizon=4, epochs=1, least_steps=1), "
+        "key=jax.random.key(int(sys.argv[3])));print(json.dumps(len([p for p in "
+        "pathlib.Path(sys.argv[2]).iterdir() if p.name.endswith('-cache')])))"
     )
     counts = [
         json.loads(

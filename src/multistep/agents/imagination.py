@@ -252,8 +252,7 @@ def _action_range(
     except ValueError as error:
         raise InputError(
             f"The range of actions is {asked}: give the lowest and the highest, one number for all or one "
-            "for each of "
-            f"{', '.join(starts.action_names)}."
+            f"for each of {', '.join(starts.action_names)}."
         ) from error
     if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
         raise InputError(

@@ -96,8 +96,7 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
             where = next_states[np.flatnonzero(~np.isfinite(rewards))[0]]
             raise InputError(
                 "The reward is not a finite number at a state that the model reaches "
-                f"({np.array2string(where, precision=4)}): "
-                "make it finite everywhere."
+                f"({np.array2string(where, precision=4)}): make it finite everywhere."
             )
         self.num_left += int(left.sum())
         self.num_ended += int(moment.ended.sum())

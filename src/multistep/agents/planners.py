@@ -94,9 +94,8 @@ def decide(
     if not np.isfinite(action).all():
         state = np.array2string(np.asarray(past.states[-1]), precision=4)
         raise InputError(
-            f"Nothing that was tried from the state {state} has a finite return: the reward must be a finite "
-            "number "
-            "wherever the model goes."
+            f"Nothing that was tried from the state {state} has a finite return: the reward must be a "
+            "finite number wherever the model goes."
         )
     return action, memory
 

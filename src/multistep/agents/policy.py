@@ -55,7 +55,6 @@ def load_agent(path: Path, *, state_size: int, action_size: int) -> "SAC":
     if found != (state_size, action_size):
         raise InputError(
             f"The agent in {path} acts on {found[0]} states with {found[1]} actions, the model has "
-            f"{state_size} and "
-            f"{action_size}: give an agent that was trained for this task."
+            f"{state_size} and {action_size}: give an agent that was trained for this task."
         )
     return agent

@@ -1,9 +1,11 @@
 """`multistep bench search`: successive halving beside the whole grid, on Cartpole random data."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from multistep.errors import InputError
 from multistep.losses import describe_weights
@@ -11,7 +13,7 @@ from multistep.runs.provenance import digest
 from multistep.runs.row_log import Row, RowLog
 from multistep.runs.run_folder import check_run, write_run
 from multistep.runs.sweep import sweep
-from multistep.runs.workers import connect
+from multistep.runs.workers import Workers
 from multistep.selection.fit_job import FitJob
 from multistep.selection.ranked import Ranked, ranked_of
 from multistep.selection.search import Halving
@@ -37,11 +39,8 @@ class SearchBenchConfig:
     """Noise scales."""
     search_seed: int = 0
     """Seed of the order in which halving sees the candidates."""
-    cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
-    machine)."""
-    workers: int | None = None
-    """Worker processes on this machine (default: one per core)."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
     cache: Path | None = None
     """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
     out: Path = Path("runs/bench-search")
@@ -58,12 +57,11 @@ def run_search_bench(config: SearchBenchConfig) -> dict[str, Any]:
     missing = sum(digest(job) not in known for job in fits)
     if missing:
         raise InputError(
-            f"{config.grid} lacks {missing} of {len(fits)} fits of the grid: run 'multistep reproduce static "
-            "--scale "
-            f"{config.scale} --dataset {DATASET} --out {config.grid}' first."
+            f"{config.grid} lacks {missing} of {len(fits)} fits of the grid: run 'multistep reproduce "
+            f"static --scale {config.scale} --dataset {DATASET} --out {config.grid}' first."
         )
     log = RowLog(config.out / ROWS)
-    with log.writing(), connect(config.cluster, num_workers=config.workers) as client:
+    with log.writing(), config.where.connect() as client:
         rows = [
             _compare(
                 noise,

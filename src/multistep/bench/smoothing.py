@@ -1,11 +1,12 @@
 """`multistep bench smoothing`: what a second fit to smoothed episodes gains, and what noise it finds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import numpy as np
+import tyro
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -15,7 +16,7 @@ from multistep.evaluation import score
 from multistep.runs.row_log import Row, RowLog
 from multistep.runs.run_folder import open_run, write_run
 from multistep.runs.sweep import FAILED, AbstractJob, sweep
-from multistep.runs.workers import connect
+from multistep.runs.workers import Workers
 from multistep.selection.fit import fit
 from multistep.selection.folds import Fold, deal_sized_folds
 from multistep.tasks.cache import load_dataset
@@ -43,8 +44,8 @@ class SmoothingBenchConfig:
     """Passes over all windows."""
     seed: int = 0
     """Seed of noise, split and training."""
-    workers: int | None = None
-    """Worker processes on this machine (default: one per core)."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
     cache: Path | None = None
     """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
     out: Path = Path("runs/bench-smoothing")
@@ -127,7 +128,7 @@ def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
     with log.writing():
         log.forget(FAILED)  # what failed is tried again
         open_run(config.out, COMMAND, config)
-        with connect(num_workers=config.workers) as client:
+        with config.where.connect() as client:
             rows = sweep(jobs, data, log, client)
     summary: dict[str, Any] = {
         f"{row['dataset']} {row['noise']:g}": {

@@ -92,13 +92,13 @@ def _measure_speed(config: TrainingBenchConfig) -> list[Row]:
     for work, _ in (gemm, *items.values()):
         work()
     return [
-        {"round": n, "item": name, **_beside(gemm, item)}
+        {"round": n, "item": name, **_time_in_turns(gemm, item)}
         for n in range(config.rounds)
         for name, item in items.items()
     ]
 
 
-def _beside(gemm: tuple[Work, float], item: tuple[Work, float]) -> dict[str, float]:
+def _time_in_turns(gemm: tuple[Work, float], item: tuple[Work, float]) -> dict[str, float]:
     """Rate of the item, and of the bare product right before and after it: the speed of a shared machine
     drifts."""
     before, during, after = (timed(work) for work, _ in (gemm, item, gemm))

@@ -1,12 +1,13 @@
 """`multistep agent evaluate`: what an agent is worth in the real environment of a task."""
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
+import tyro
 
 from multistep.agents.acting import EpisodeJob
 from multistep.agents.imagination import imagination_digest
@@ -21,7 +22,7 @@ from multistep.runs.provenance import digest
 from multistep.runs.row_log import RowLog
 from multistep.runs.run_folder import check_run, open_run, write_run
 from multistep.runs.sweep import FAILED, sweep
-from multistep.runs.workers import connect
+from multistep.runs.workers import Workers
 from multistep.tasks import TASKS
 from multistep.training import fit_observer
 
@@ -41,8 +42,8 @@ class EvaluateConfig(Planning):
     filter: bool = False
     """Plan from the state that an observer takes the noisy one for; it is fitted to the start states'
     episodes with that noise added (and to the first model of an ensemble)."""
-    workers: int | None = None
-    """Worker processes (default: one per core)."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
     out: Path = Path("runs/evaluate")
     """Folder for rows and pictures; the same command goes on with the episodes that are missing."""
 
@@ -74,7 +75,7 @@ def run_evaluate(config: EvaluateConfig) -> dict[str, Any]:
     log = RowLog(config.out / "episodes.jsonl")
     with log.writing():
         open_run(config.out, COMMAND, config)
-        with connect(num_workers=config.workers) as client:
+        with config.where.connect() as client:
             rows = sweep(jobs, {name: (planner, deviation)}, log, client, description="episodes")
         failed = [row["reason"] for row in rows if row["outcome"] == FAILED]
         if failed:

@@ -14,7 +14,7 @@ from multistep.agents.imagination import ActionRange, Imagination, Reward, imagi
 from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
 from multistep.agents.policy import load_agent, policy_of
 from multistep.agents.stages import check_seed
-from multistep.commands.source import columns_of, load_saved, read_episodes
+from multistep.commands.source import Source, fitted_columns, load_saved, read_episodes
 from multistep.data import Columns, Episodes
 from multistep.dynamics import MemoryModel, Model, check_names
 from multistep.errors import InputError
@@ -93,8 +93,8 @@ def find_scene(config: InModel) -> Scene:
     reward = (
         import_named(config.reward, "reward") if config.reward is not None else TASKS[str(config.task)].reward
     )
-    columns = columns_of(models[0], config.model[0], config.columns)
-    return Scene(models, reward, read_episodes(config.starts, columns))
+    columns = fitted_columns(models[0], config.model[0], config.columns)
+    return Scene(models, reward, read_episodes(Source(config.starts, columns)))
 
 
 def action_range(config: InModel) -> ActionRange | None:

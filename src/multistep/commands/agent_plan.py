@@ -50,8 +50,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
         if not low <= value <= high:
             raise InputError(
                 f"The state has {name} = {value:g}, but the model is rolled out within {low:.4g} and "
-                f"{high:.4g}: give a state "
-                "inside, or a larger --margin."
+                f"{high:.4g}: give a state inside, or a larger --margin."
             )
     if config.steps < 1:
         raise InputError(f"{config.steps} steps were asked for: plan at least 1.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from multistep.commands.source import read_episodes
+from multistep.commands.source import Changes, Source, read_episodes
 from multistep.data import Columns, save
 from multistep.errors import InputError
 
@@ -23,12 +23,8 @@ class ConvertConfig:
     lab/plant-v0."""
     columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
     """Which columns of a table are what."""
-    cut: int | None = None
-    """Cut long recordings into episodes of this many steps."""
-    noise: tuple[float, ...] = ()
-    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
-    noise_seed: int = 0
-    """Seed of that noise: the same seed gives the same noise on the same data."""
+    changes: Annotated[Changes, tyro.conf.arg(name="")] = field(default_factory=Changes)
+    """What is done to the episodes first."""
     overwrite: bool = False
     """Replace a file that is there already."""
 
@@ -39,8 +35,6 @@ def run_convert(config: ConvertConfig) -> dict[str, Any]:
         raise InputError(
             f"{config.out} is there already: choose another name, or add --overwrite to replace it."
         )
-    episodes = read_episodes(
-        [config.source], config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
-    )
+    episodes = read_episodes(Source((config.source,), config.columns), config.changes)
     save(episodes, config.out)
     return {"episodes": len(episodes), "steps": episodes.num_steps, "out": config.out}

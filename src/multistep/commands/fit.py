@@ -9,8 +9,8 @@ import jax
 import numpy as np
 import tyro
 
-from multistep.commands.source import read_episodes
-from multistep.data import Columns, Episodes, estimate_noise, split
+from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
+from multistep.data import Episodes, estimate_noise, split
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, Observer, save_model
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score, usual_horizon
@@ -28,18 +28,10 @@ COMMAND = "fit"
 class FitFilesConfig:
     """Fit a model to episodes in files and score it on held-out episodes."""
 
-    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
-    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari
-    dataset, or a dataset of the paper by its name."""
-    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
-    """Which columns of a table are what; all other formats know their columns, and naming some picks
-    those."""
-    noise: tuple[float, ...] = ()
-    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
-    noise_seed: int = 0
-    """Seed of that noise."""
-    cut: int | None = None
-    """Cut long recordings into episodes of this many steps, so that they can be split."""
+    source: Annotated[Source, tyro.conf.arg(name="")]
+    """Where the episodes are."""
+    changes: Annotated[Changes, tyro.conf.arg(name="")] = field(default_factory=Changes)
+    """What is done to the episodes first."""
     split: tuple[float, float, float] = (0.7, 0.1, 0.2)
     """Shares (or numbers) of episodes for training, validation and test."""
     score_horizon: int = 100
@@ -64,9 +56,8 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     recipe = recipe_of(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
-    episodes = read_episodes(
-        config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
-    )
+    episodes = read_episodes(config.source, config.changes)
+    note_on_pieces(config.changes)
     train, valid, test = split(episodes, config.split, key=split_key)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = R2Bar(min(VALIDATION_HORIZON, config.score_horizon))

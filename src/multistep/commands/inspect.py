@@ -1,6 +1,6 @@
 """`multistep inspect`: what is in files with episodes, before a model is fitted to them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,8 +9,8 @@ import tyro
 from jaxtyping import Num
 from numpy import ndarray
 
-from multistep.commands.source import read_recordings
-from multistep.data import Columns, Recording
+from multistep.commands.source import Source, read_recordings
+from multistep.data import Recording
 from multistep.data.noise_estimate import estimate_noise
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_run, write_rows, write_run
@@ -25,11 +25,8 @@ COMMAND = "inspect"
 class InspectConfig:
     """Say what is in files with episodes, and draw it."""
 
-    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
-    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari
-    dataset, or a dataset of the paper by its name."""
-    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
-    """Which columns of a table are what."""
+    source: Annotated[Source, tyro.conf.arg(name="")]
+    """Where the episodes are."""
     out: Path = Path("runs/inspect")
     """Folder for the rows and the figure."""
 
@@ -37,7 +34,7 @@ class InspectConfig:
 def run_inspect(config: InspectConfig) -> dict[str, Any]:
     """Inspect, leave the rows in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
-    recordings = read_recordings(config.files, config.columns)
+    recordings = read_recordings(config.source)
     column_rows, episode_rows = _column_rows(recordings), _episode_rows(recordings)
     lengths = np.array([row["length"] for row in episode_rows])
     returns = np.array(

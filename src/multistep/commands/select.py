@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 import tyro
 
-from multistep.commands.source import read_episodes
-from multistep.data import Columns, episodes_digest
+from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
+from multistep.data import episodes_digest
 from multistep.dynamics import save_model
 from multistep.errors import InputError
 from multistep.losses import (
@@ -25,6 +25,7 @@ from multistep.losses import (
 from multistep.runs.provenance import digest, plain
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import open_run, write_rows, write_run
+from multistep.runs.workers import Workers
 from multistep.selection.ranked import Ranked
 from multistep.selection.search import AbstractSearch, Grid, Halving
 from multistep.selection.select import Selection, refit, select
@@ -40,9 +41,8 @@ SEARCHES: dict[str, AbstractSearch] = {"grid": Grid(), "halving": Halving()}
 class SelectConfig:
     """Choose horizon and weights by cross-validation on files with episodes, then fit to all of them."""
 
-    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
-    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari
-    dataset, or a dataset of the paper by its name."""
+    source: Annotated[Source, tyro.conf.arg(name="")]
+    """Where the episodes are."""
     horizons: tuple[int, ...] = (1, 4, 10, 40)
     """Horizons of the loss to try; 1 is the usual one-step loss."""
     betas: tuple[float, ...] = (0.5, 1.0)
@@ -63,22 +63,12 @@ class SelectConfig:
     """Folds of whole episodes; each episode is held out once."""
     score_horizon: int = 100
     """Steps ahead that R2bar averages over (fewer if the held-out episodes are too short or too few)."""
-    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
-    """Which columns of a table are what; all other formats know their columns, and naming some picks
-    those."""
-    noise: tuple[float, ...] = ()
-    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
-    noise_seed: int = 0
-    """Seed of that noise."""
-    cut: int | None = None
-    """Cut long recordings into episodes of this many steps, so that they can be dealt into folds."""
+    changes: Annotated[Changes, tyro.conf.arg(name="")] = field(default_factory=Changes)
+    """What is done to the episodes first."""
     seed: int = 0
     """Seed of folds and training."""
-    cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
-    machine)."""
-    workers: int | None = None
-    """Worker processes on this machine (default: one per core)."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
     retry_failed: bool = False
     """Run fits again that failed in an earlier run of the command."""
     out: Path = Path("runs/select")
@@ -97,9 +87,8 @@ def candidates_of(config: SelectConfig) -> list[AbstractRecipe]:
 def run_select(config: SelectConfig) -> dict[str, Any]:
     """Select, fit the best candidate to all episodes, leave rows and model in `config.out` and return the
     summary."""
-    episodes = read_episodes(
-        config.files, config.columns, steps=config.cut, noise=config.noise, noise_seed=config.noise_seed
-    )
+    episodes = read_episodes(config.source, config.changes)
+    note_on_pieces(config.changes)
     candidates = candidates_of(config)
     open_run(config.out, COMMAND, config)
     selection = select(
@@ -110,8 +99,8 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
         num_folds=config.folds,
         horizon=config.score_horizon,
         search=SEARCHES[config.search],
-        cluster=config.cluster,
-        num_workers=config.workers,
+        cluster=config.where.cluster,
+        num_workers=config.where.workers,
         retry_failed=config.retry_failed,
     )
     best = selection.best.config

@@ -4,11 +4,12 @@ asked."""
 import json
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
+import tyro
 
 from multistep.data import Columns, Episodes, add_noise, as_episodes, cut, read
 from multistep.data.recording import Recording
@@ -18,33 +19,56 @@ from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
 
 
-def read_recordings(files: Sequence[str], columns: Columns) -> list[Recording]:
+@dataclass(frozen=True)
+class Source:
+    """Where episodes are."""
+
+    files: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FILES")]
+    """Files with episodes (.csv, .parquet, .npz, .hdf5; patterns such as 'logs/*.csv' are expanded), a Minari
+    dataset, or a dataset of the paper by its name."""
+    columns: Annotated[Columns, tyro.conf.arg(name="")] = field(default_factory=Columns)
+    """Which columns of a table are what; all other formats know their columns, and naming some picks
+    those."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is done to episodes before they are used."""
+
+    cut: int | None = None
+    """Cut long recordings into episodes of this many steps."""
+    noise: tuple[float, ...] = ()
+    """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
+    noise_seed: int = 0
+    """Seed of that noise."""
+
+
+def read_recordings(source: Source) -> list[Recording]:
     """What is in the files, not yet checked for missing values."""
-    return read([_resolved(name) for name in files], columns)
+    return read([_resolved(name) for name in source.files], source.columns)
 
 
-def read_episodes(
-    files: Sequence[str],
-    columns: Columns,
-    *,
-    steps: int | None = None,
-    noise: Sequence[float] = (),
-    noise_seed: int = 0,
-) -> Episodes:
-    """The episodes in the files, cut to `steps` steps, with Gaussian noise of these scales."""
-    episodes = as_episodes(read_recordings(files, columns))
-    if steps is not None:
-        episodes = cut(episodes, steps)
+def read_episodes(source: Source, changes: Changes | None = None) -> Episodes:
+    """The episodes in the files, changed as is asked."""
+    episodes = as_episodes(read_recordings(source))
+    if changes is None:
+        return episodes
+    if changes.cut is not None:
+        episodes = cut(episodes, changes.cut)
+    if changes.noise:
+        scale = changes.noise[0] if len(changes.noise) == 1 else changes.noise
+        episodes = add_noise(episodes, scale, key=jax.random.key(changes.noise_seed))
+    return episodes
+
+
+def note_on_pieces(changes: Changes) -> None:
+    """Say what held-out pieces do not show, if recordings are cut before they are split."""
+    if changes.cut is not None:
         warnings.warn(
             "Pieces of one recording are dealt into training and test alike: for the score on a new "
-            "recording leave one out "
-            "and give it to 'multistep score'.",
+            "recording leave one out and give it to 'multistep score'.",
             stacklevel=2,
         )
-    if noise:
-        scale = noise[0] if len(noise) == 1 else tuple(noise)
-        episodes = add_noise(episodes, scale, key=jax.random.key(noise_seed))
-    return episodes
 
 
 def load_saved(path: Path, kinds: Sequence[str] = ()) -> Any:
@@ -54,7 +78,7 @@ def load_saved(path: Path, kinds: Sequence[str] = ()) -> Any:
     return load_model(path)
 
 
-def columns_of(model: Model | MemoryModel, path: Path, columns: Columns) -> Columns:
+def fitted_columns(model: Model | MemoryModel, path: Path, columns: Columns) -> Columns:
     """The columns, with those that the model in the file was trained on where no states or actions are named.
 
     Episodes that a fit could tell apart by a column would run into each other without a word of it: there is
@@ -76,7 +100,8 @@ def columns_of(model: Model | MemoryModel, path: Path, columns: Columns) -> Colu
 def _columns_of_fit(path: Path) -> dict[str, Any]:
     """The columns of the run that left the model, as far as the folder of the file still knows."""
     try:
-        return dict(json.loads(path.with_name("config.json").read_text())["config"]["columns"])
+        config = json.loads(path.with_name("config.json").read_text())["config"]
+        return dict(config.get("source", config)["columns"])  # older runs have the columns by themselves
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

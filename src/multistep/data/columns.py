@@ -57,8 +57,7 @@ def experiments(
     if len(counts) > 1:
         raise InputError(
             f"The columns named for {source} stand for {' and '.join(map(str, sorted(counts)))} experiments "
-            "side by side: "
-            "give each name one column or as many as there are experiments."
+            "side by side: give each name one column or as many as there are experiments."
         )
     names = [name for name, _ in parsed]
     used = [column for _, found in parsed for column in found]

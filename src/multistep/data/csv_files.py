@@ -11,7 +11,7 @@ import polars as pl
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.data.tables import recordings_of, table_of
+from multistep.data.table_recordings import recordings_of, table_of
 from multistep.errors import InputError, reason_of
 from multistep.runs.atomic import replacing
 
@@ -119,8 +119,7 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
         if cells != width and line.strip():
             raise InputError(
                 f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are "
-                "counted from 1 "
-                "after the header)."
+                "counted from 1 after the header)."
             )
 
 
@@ -133,10 +132,8 @@ def _numbers(path: Path, table: pl.DataFrame, name: str) -> np.ndarray:
     if len(bad):
         raise InputError(
             f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this "
-            "column are no "
-            "numbers): write numbers with a decimal point, times as seconds, or remove these rows (counted "
-            "from 1 below the "
-            "header)."
+            "column are no numbers): write numbers with a decimal point, times as seconds, or remove these "
+            "rows (counted from 1 below the header)."
         )
     doubles = values.to_numpy()  # null becomes NaN
     singles = doubles.astype(np.float32)

@@ -41,8 +41,7 @@ class Episodes:
         rewards = "" if self.rewards is None else ", with rewards"
         return (
             f"Episodes({len(self)} of {self.lengths.min()} to {self.lengths.max()} steps, {self.num_steps} "
-            f"in all{rewards}; "
-            f"states {', '.join(self.state_names)}; actions {', '.join(self.action_names)})"
+            f"in all{rewards}; states {', '.join(self.state_names)}; actions {', '.join(self.action_names)})"
         )
 
     @staticmethod
@@ -223,8 +222,7 @@ def _as_floats(number: int, what: str, values: ArrayLike, dimensions: int) -> nd
         place = f"step {step}" + (f", column {column[0]}" if column else "")
         raise InputError(
             f"The {what} of episode {number} have {len(bad)} values that are NaN or infinite, the first at "
-            f"{place} "
-            "(counted from 0): remove or repair them."
+            f"{place} (counted from 0): remove or repair them."
         )
     return array
 
@@ -239,8 +237,7 @@ def _check_alike(parts: list[Episode]) -> None:
             if mine.shape[1] != theirs.shape[1]:
                 raise InputError(
                     f"Episode {number} has {mine.shape[1]} columns of {what}, episode 0 has "
-                    f"{theirs.shape[1]}: "
-                    "all episodes must have the same columns."
+                    f"{theirs.shape[1]}: all episodes must have the same columns."
                 )
         if (part.rewards is None) != (first.rewards is None):
             raise InputError(

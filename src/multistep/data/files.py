@@ -99,8 +99,7 @@ def _expand(names: Sequence[str | Path]) -> list[str]:
     if not found:
         raise InputError(
             "No files were given: name at least one, before options such as --states, which take every word "
-            "up to the next "
-            "option."
+            "up to the next option."
         )
     resolved = [Path(name).resolve() if Path(name).exists() else name for name in found]
     for name, place in zip(found, resolved, strict=True):

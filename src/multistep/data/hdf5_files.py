@@ -69,8 +69,7 @@ def _recording(source: str, file: Any) -> Recording:
     if missing:
         raise InputError(
             f"{source} has no array {', '.join(missing)} (it has {', '.join(sorted(file)) or 'none'}): a "
-            "file in D4RL's layout "
-            "has observations, actions, rewards, terminals and timeouts."
+            "file in D4RL's layout has observations, actions, rewards, terminals and timeouts."
         )
     for name in ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations"):
         if name in file:
@@ -129,8 +128,7 @@ def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]
     elif "timeouts" not in file:
         warnings.warn(
             f"{source} has neither timeouts nor next_observations: episodes end only where terminals says "
-            "so, and one that ran "
-            "out of time is joined to the next.",
+            "so, and one that ran out of time is joined to the next.",
             stacklevel=2,
         )
     ended[-1] = True
@@ -167,15 +165,13 @@ def _jumps(source: str, file: Any, ended: Bool[ndarray, " rows"]) -> Bool[ndarra
     if unannounced > len(ended) / 2:
         raise InputError(
             f"In {source} the next observation is not the observation of the row after it in {unannounced} "
-            f"of {len(ended)} "
-            "rows: these are single transitions out of order; give the rows in the order in which they were "
-            "recorded."
+            f"of {len(ended)} rows: these are single transitions out of order; give the rows in the order "
+            "in which they were recorded."
         )
     if unannounced and "timeouts" in file:
         warnings.warn(
             f"{source} has {unannounced} rows that do not lead to the row after and are not marked as an "
-            "end, the first is "
-            f"{int(np.flatnonzero(jumps & ~ended)[0])}: a new episode starts after each.",
+            f"end, the first is {int(np.flatnonzero(jumps & ~ended)[0])}: a new episode starts after each.",
             stacklevel=2,
         )
     return jumps

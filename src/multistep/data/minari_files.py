@@ -47,9 +47,8 @@ def read_minari(name: str, columns: Columns) -> list[Recording]:
         folder = _root() / name
         if not (folder / "data").is_dir():
             raise InputError(
-                f"There is no Minari dataset {name} in {_root()} (there: {_those_there()}): check the id, or "
-                "fetch it with "
-                f"'minari download {name}'."
+                f"There is no Minari dataset {name} in {_root()} (there: {_those_there()}): check the id, "
+                f"or fetch it with 'minari download {name}'."
             )
     try:
         dataset = minari.MinariDataset(folder / "data")

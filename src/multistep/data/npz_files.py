@@ -41,8 +41,7 @@ def read_npz(path: Path, columns: Columns) -> list[Recording]:
     if missing:
         raise InputError(
             f"{path} has no array {', '.join(missing)} (it has {', '.join(sorted(arrays)) or 'none'}): it "
-            "needs states, "
-            "actions and lengths, the episodes one after the other."
+            "needs states, actions and lengths, the episodes one after the other."
         )
     return [_recording(str(path), arrays).pick(columns.states, columns.actions)]
 
@@ -65,8 +64,7 @@ def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
         if values is not None and len(values) != rows:
             raise InputError(
                 f"The array {name} of {source} has {len(values)} rows, its lengths ask for {rows}: an "
-                "episode of T steps has "
-                "T+1 states, T actions and T rewards."
+                "episode of T steps has T+1 states, T actions and T rewards."
             )
     lengths = lengths.astype(np.int64)
     return Recording(

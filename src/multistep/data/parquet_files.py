@@ -13,7 +13,7 @@ import polars as pl
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.data.tables import recordings_of, table_of
+from multistep.data.table_recordings import recordings_of, table_of
 from multistep.errors import InputError, reason_of
 from multistep.runs.atomic import replacing
 

@@ -196,9 +196,8 @@ def _check_numbers(recording: Recording) -> None:
         place = (recording.first_rows if what == "state" else action_rows)[episode] + row - offsets[episode]
         raise InputError(
             f"{recording.source}, row {place} (episode {episode}): the {what} {names[column]} is empty, NaN "
-            "or infinite, as "
-            f"are {missing.sum()} values of its {what}s in all: repair them, or have the episodes cut there "
-            "(--missing cut)."
+            f"or infinite, as are {missing.sum()} values of its {what}s in all: repair them, or have the "
+            "episodes cut there (--missing cut)."
         )
 
 
@@ -209,8 +208,7 @@ def _check_ids(recordings: Sequence[Recording]) -> None:
             if owner.setdefault(name, recording.source) != recording.source:
                 raise InputError(
                     f"Episode {name} is in {owner[name]} and in {recording.source}: give each an id of its "
-                    "own, or leave out "
-                    "the episode column if each file is one episode."
+                    "own, or leave out the episode column if each file is one episode."
                 )
 
 
@@ -222,8 +220,7 @@ def _note_different_time_steps(recordings: Sequence[Recording]) -> None:
         shortest, longest = recordings[int(np.argmin(usual))].source, recordings[int(np.argmax(usual))].source
         warnings.warn(
             f"The usual time step is {min(usual):.4g} in {shortest} but {max(usual):.4g} in {longest}: one "
-            "model of one step "
-            "cannot be right for both; resample them or load them apart.",
+            "model of one step cannot be right for both; resample them or load them apart.",
             stacklevel=2,
         )
 

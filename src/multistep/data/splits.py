@@ -32,8 +32,7 @@ def _counts(parts: Sequence[float | int], num_episodes: int) -> list[int]:
     if num_episodes < len(parts):
         raise InputError(
             f"{num_episodes} episodes cannot be split into {len(parts)} parts of whole episodes: give more "
-            "episodes, "
-            "or cut long recordings into shorter ones (--cut STEPS)."
+            "episodes, or cut long recordings into shorter ones (--cut STEPS)."
         )
     if all(float(part).is_integer() for part in parts) and sum(parts) == num_episodes:
         return [int(part) for part in parts]

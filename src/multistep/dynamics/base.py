@@ -143,8 +143,7 @@ def check_names(
         if len(expected) != len(have):
             raise InputError(
                 f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), {whose} "
-                f"{len(have)} "
-                f"({', '.join(have)}): give what has the columns that the model was trained on."
+                f"{len(have)} ({', '.join(have)}): give what has the columns that the model was trained on."
             )
         if expected != have and sorted(expected) == sorted(have):
             raise InputError(

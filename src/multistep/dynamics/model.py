@@ -118,10 +118,8 @@ def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."
         )
         raise InputError(
             f"A rollout from states of shape {past.states.shape} with actions of shape {actions.shape}: "
-            "start from "
-            f"{start}, and give one number for each of {', '.join(model.state_names)}, and in every step one "
-            "for "
-            f"each of {', '.join(model.action_names)}."
+            f"start from {start}, and give one number for each of {', '.join(model.state_names)}, and in "
+            f"every step one for each of {', '.join(model.action_names)}."
         )
     return _forecast(model, past, actions)
 

@@ -95,8 +95,7 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     if version not in (1, VERSION):
         raise InputError(
             f"The model file {path} has format version {version}, this multistep reads versions up to "
-            f"{VERSION}: "
-            "save it again."
+            f"{VERSION}: save it again."
         )
     if version == 1:  # networks only, their settings among the names
         settings = ("hidden_size", "num_common_layers", "activation")

@@ -115,8 +115,7 @@ def check_horizon(episodes: Episodes, horizon: int, num_past: int = 1) -> None:
         raise InputError(
             f"Rollouts of {horizon} steps{past} cannot be scored on these {len(episodes)} episodes of up to "
             f"{episodes.lengths.max()} steps, which have two or more sub-trajectories of at most {longest} "
-            "steps: "
-            "choose a shorter horizon."
+            "steps: choose a shorter horizon."
         )
 
 

@@ -20,8 +20,7 @@ def train_sentence(summary: dict[str, Any]) -> str:
     )
     return (
         f"SAC took {summary['steps']} steps in the model; {earned}, and {summary['left_share']:.1%} of all "
-        "rollouts left the "
-        f"range of the data. The agent is {summary['agent']}."
+        f"rollouts left the range of the data. The agent is {summary['agent']}."
     )
 
 
@@ -43,8 +42,7 @@ def evaluate_sentence(summary: dict[str, Any]) -> str:
     )
     return (
         f"Mean return {summary['return_mean']:.1f}{interval} over {summary['episodes']} episodes of "
-        f"{summary['task']}{noise}; "
-        f"{1000 * summary['seconds_per_step']:.0f} ms per step."
+        f"{summary['task']}{noise}; {1000 * summary['seconds_per_step']:.0f} ms per step."
     )
 
 

@@ -22,12 +22,10 @@ def dynamic_sentence(summary: dict[str, Any]) -> str:
     return (
         f"Mean return of agents in the one-step model: {returns('one_step')} (the paper: near "
         f"{summary['paper_one_step_without_noise']:.0f} without noise, much less with it); in the default "
-        "model: "
-        f"{returns('default')}{filtered}; without the second fit to smoothed episodes: "
-        f"{returns('default_fitted_once')}. SAC "
-        f"took {summary['sac_steps']} steps in every model (the paper: 500000); the paper's models were "
-        "trained for "
-        f"{summary['epochs_of_paper_models']} epochs; {summary['agents_per_model']} agent(s) per model."
+        f"model: {returns('default')}{filtered}; without the second fit to smoothed episodes: "
+        f"{returns('default_fitted_once')}. SAC took {summary['sac_steps']} steps in every model (the "
+        f"paper: 500000); the paper's models were trained for {summary['epochs_of_paper_models']} epochs; "
+        f"{summary['agents_per_model']} agent(s) per model."
     )
 
 

@@ -7,7 +7,7 @@ import matplotlib
 import numpy as np
 import polars as pl
 
-from multistep.report.tables import read_column_rows
+from multistep.report.sentences import read_column_rows
 from multistep.runs.atomic import replacing
 
 MOST_PANELS = 10

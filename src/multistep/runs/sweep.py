@@ -168,8 +168,7 @@ def _note_other_versions(rows: Sequence[Row], log: RowLog) -> None:
     if different:
         warnings.warn(
             f"Rows in {log.path} that are kept were made with other versions of "
-            f"{', '.join(sorted(different))}: for rows of "
-            "one kind choose another folder.",
+            f"{', '.join(sorted(different))}: for rows of one kind choose another folder.",
             stacklevel=3,
         )
 

@@ -6,7 +6,8 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,20 @@ CONNECT_SECONDS = 30
 PATIENCE_SECONDS = 5
 # The data of a study travel with its tasks: nothing to warn of.
 DASK_OPTIONS = {"distributed.admin.large-graph-warning-threshold": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where jobs run."""
+
+    cluster: str | None = None
+    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
+    machine)."""
+    workers: int | None = None
+    """Worker processes on this machine (default: one per core)."""
+
+    def connect(self) -> AbstractContextManager["Client"]:
+        return connect(self.cluster, num_workers=self.workers)
 
 
 @contextmanager
@@ -119,8 +134,7 @@ def refuse_other_versions(who: str, theirs: Mapping[str, str | None]) -> None:
     if different:
         raise InputError(
             f"{who} has other versions of {', '.join(different)} than this process: rows would not be "
-            "comparable; install "
-            "the same versions there."
+            "comparable; install the same versions there."
         )
 
 

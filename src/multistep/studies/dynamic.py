@@ -2,12 +2,13 @@
 evaluation"."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
+import tyro
 
 from multistep.agents.offline import AgentJob, Budget, Logged
 from multistep.data import Episodes, add_noise, episodes_digest, first_pieces
@@ -16,7 +17,7 @@ from multistep.losses import Exponential
 from multistep.runs.row_log import Row, RowLog
 from multistep.runs.run_folder import check_study, open_run, write_run
 from multistep.runs.sweep import FAILED, sweep
-from multistep.runs.workers import connect
+from multistep.runs.workers import Workers
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit import VALIDATION_HORIZON
 from multistep.selection.fit_job import FitJob
@@ -54,11 +55,8 @@ class DynamicConfig:
     days."""
     noise: tuple[float, ...] = (0.0, 0.01)
     """Noise scales, as shares of each state's range, in the data and when acting."""
-    cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
-    machine)."""
-    workers: int | None = None
-    """Worker processes on this machine (default: one per core)."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
     retry_failed: bool = False
     """Run again what failed in an earlier run of the command."""
     seed: int = 0
@@ -151,7 +149,7 @@ def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
             log.forget(FAILED)
         settings = [_setting(config, noise) for noise in config.noise]
         open_run(config.out, COMMAND, config)
-        with connect(config.cluster, num_workers=config.workers) as client:
+        with config.where.connect() as client:
             chosen = [_choose_betas(config, setting, log, client) for setting in settings]
             agents = _train_agents(config, settings, chosen, log, client)
         return _write(config, settings, chosen, agents, log)

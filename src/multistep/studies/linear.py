@@ -24,7 +24,7 @@ ESTIMATORS = {"alpha 0": 0.0, "alpha 0.5": 0.5, "alpha 1": 1.0}
 SMALL_NOISE = 0.1
 LARGE_NOISE = 1.0
 BETAS = (0.5, 1.0, 2.0)
-MORE = 5
+SIMULATIONS_FACTOR = 5
 
 COMMAND = "reproduce linear"
 
@@ -74,7 +74,7 @@ def run_linear(config: LinearConfig) -> dict[str, Any]:
     write_rows(config.out / "distance.csv", _distance_rows(states, thetas, noises, draws))
     write_rows(config.out / "density.csv", _density_rows(states, thetas, draws))
     # One parameter at a time, intervals need more simulations to be told from theory.
-    many = rng.standard_normal((num_thetas, MORE * num_simulations, *draws.shape[2:]))
+    many = rng.standard_normal((num_thetas, SIMULATIONS_FACTOR * num_simulations, *draws.shape[2:]))
     by_theta = _by_theta_rows(states, thetas, many)
     write_rows(config.out / "by_theta.csv", by_theta)
     write_rows(config.out / "horizons.csv", _horizon_rows(states, thetas, many, horizons))

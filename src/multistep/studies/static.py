@@ -3,11 +3,12 @@ evaluation"."""
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
+import tyro
 
 from multistep.agents.collecting import collect
 from multistep.data import Episodes, add_noise, episodes_digest, first_pieces
@@ -16,7 +17,7 @@ from multistep.runs.provenance import digest
 from multistep.runs.row_log import Row, RowLog
 from multistep.runs.run_folder import check_study, open_run, write_rows, write_run
 from multistep.runs.sweep import FAILED, AbstractJob, sweep
-from multistep.runs.workers import connect
+from multistep.runs.workers import Workers
 from multistep.selection.candidates import PAPER_BETAS, PAPER_HORIZONS, grid
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
@@ -51,11 +52,8 @@ class StaticConfig:
     """Horizons of the loss (default: those of the scale); 1 is the baseline."""
     betas: tuple[float, ...] = ()
     """Betas of the weights (default: those of the scale)."""
-    cluster: str | None = None
-    """Dask cluster to run on: its address (tcp://...) or scheduler file (default: the cores of this
-    machine)."""
-    workers: int | None = None
-    """Worker processes on this machine (default: one per core)."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
     retry_failed: bool = False
     """Run fits again that failed in an earlier run of the command."""
     seed: int = 0
@@ -142,7 +140,7 @@ def run_static(config: StaticConfig) -> dict[str, Any]:
         if config.retry_failed:
             log.forget(FAILED, {digest(job) for job in jobs})
         open_run(config.out, COMMAND, config)
-        with connect(config.cluster, num_workers=config.workers) as client:
+        with config.where.connect() as client:
             sweep(jobs, data, log, client)
         return write_tables(config)
 

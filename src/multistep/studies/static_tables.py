@@ -14,7 +14,7 @@ from multistep.runs.row_log import Row
 from multistep.runs.sweep import FAILED
 from multistep.training import Outcome
 
-LEAST_DEVIATION = 0.0005  # the paper prints three digits: a deviation of 0 is anything below this
+SMALLEST_PRINTED_DEVIATION = 0.0005  # the paper prints three digits: a deviation of 0 is anything below this
 PAPER_SCORE_HORIZON = 100
 FITS = {
     "kind": pl.String,
@@ -117,7 +117,7 @@ def cell_table(fits: pl.DataFrame, num_folds: int, num_betas: int) -> pl.DataFra
         .group_by("dataset", "noise")
         .agg(pl.col("r2bar").mean().alias("ceiling"))
     )
-    deviation = pl.max_horizontal("paper_deviation", pl.lit(LEAST_DEVIATION))
+    deviation = pl.max_horizontal("paper_deviation", pl.lit(SMALLEST_PRINTED_DEVIATION))
     return (
         best.join(betas, on=CELL)
         .join(_gains(fits, best), on=CELL, how="left")

@@ -58,8 +58,7 @@ def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Rec
     if record.fingerprint != fingerprint:
         raise InputError(
             f"The checkpoint {path} belongs to a fit with other data, settings or seed: delete it to start "
-            "anew, "
-            "or write this fit to another place."
+            "anew, or write this fit to another place."
         )
     arrays, rest = eqx.partition(like, eqx.is_array)
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), rest), record

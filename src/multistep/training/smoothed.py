@@ -16,7 +16,7 @@ from multistep.training.settings import Settings
 from multistep.training.smoothing import CannotSmooth, fit_observer, has_noise, smooth
 from multistep.types import Key
 
-LEAST_HORIZON = 20  # of the second fit: half of a shorter one was worse
+MIN_SECOND_HORIZON = 20  # of the second fit: half of a shorter one was worse
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Smoothed(AbstractRecipe):
         that."""
         horizon = recipe.settings.horizon
         try:
-            return Smoothed(recipe, recipe.vary(horizon=min(horizon, max(LEAST_HORIZON, horizon // 2))))
+            return Smoothed(recipe, recipe.vary(horizon=min(horizon, max(MIN_SECOND_HORIZON, horizon // 2))))
         except InputError:  # weights that were given one by one
             return Smoothed(recipe, recipe)
 

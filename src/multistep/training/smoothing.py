@@ -20,7 +20,7 @@ PaddedActions = Float[Array, "episodes time action"]
 SEGMENTS, SEGMENT_STEPS = 100, 100
 LOWEST_NOISE, HIGHEST_NOISE = 1e-4, 1.0
 """Deviations of noise that are looked for, as shares of each state's own deviation."""
-LEAST_STEPS = 5
+MIN_STEPS = 5
 EPISODES_AT_ONCE = 32
 PIECE_STEPS, OVERLAP = 4096, 200
 """Longer episodes are smoothed in pieces of so many steps, and so many more on both sides."""
@@ -113,11 +113,10 @@ def has_noise(observer: Observer, episodes: Episodes) -> bool:
 
 def _check_length(episodes: Episodes) -> None:
     steps = _usual_length(episodes)
-    if steps < LEAST_STEPS:
+    if steps < MIN_STEPS:
         raise CannotSmooth(
             f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from "
-            "motion: that takes "
-            f"{LEAST_STEPS} steps."
+            f"motion: that takes {MIN_STEPS} steps."
         )
 
 

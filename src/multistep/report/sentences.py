@@ -22,9 +22,8 @@ def demo_sentence(summary: dict[str, Any]) -> str:
     )
     return (
         f"With {summary['noise']:.0%} noise, the model trained through its own rollout explains {many} of "
-        "the variance over "
-        f"the next {last} steps, the one trained one step ahead {one}; the true simulator itself would "
-        f"explain {best}."
+        f"the variance over the next {last} steps, the one trained one step ahead {one}; the true simulator "
+        f"itself would explain {best}."
     )
 
 
@@ -65,8 +64,7 @@ def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
             scores = f"{first['validation_score']:.3f} against {model['validation_score']:.3f}"
             yield (
                 f"The first model predicted the validation episodes better ({scores}): for the noise on "
-                "them, or because it is "
-                "too poor to smooth with; compare with --recipe once."
+                "them, or because it is too poor to smooth with; compare with --recipe once."
             )
 
 
@@ -238,9 +236,8 @@ def sigmoid_sentence(summary: dict[str, Any]) -> str:
     )
     return (
         f"Over {summary['trainings']} trainings the mean of one- and two-step validation error is smallest "
-        f"for alpha {best:g} "
-        f"(the paper: {paper:g}), {above['value']:+.2g} against alpha 1 (95 %: {above['low']:+.2g} to "
-        f"{above['high']:+.2g})."
+        f"for alpha {best:g} (the paper: {paper:g}), {above['value']:+.2g} against alpha 1 (95 %: "
+        f"{above['low']:+.2g} to {above['high']:+.2g})."
     )
 
 

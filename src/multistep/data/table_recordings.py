@@ -18,10 +18,12 @@ GAP = 1.5  # a step this many times as long as the usual one has lost a sample
 
 # Groups of columns by name, as numbers with NaN where they are empty: an array of some rows for each group,
 # with the number of the first row.
-Numbers = Callable[[Sequence[Sequence[str]]], Iterator[tuple[int, list[ndarray]]]]
+ReadColumns = Callable[[Sequence[Sequence[str]]], Iterator[tuple[int, list[ndarray]]]]
 
 
-def recordings_of(source: str, table: pl.LazyFrame, numbers: Numbers, columns: Columns) -> list[Recording]:
+def recordings_of(
+    source: str, table: pl.LazyFrame, numbers: ReadColumns, columns: Columns
+) -> list[Recording]:
     """One recording per experiment in the table."""
     available = [name for name in table.collect_schema().names() if not name.startswith("\0")]
     chosen, state_names, action_names = experiments(source, columns, available)
@@ -162,9 +164,8 @@ def _without_gaps(
     if gaps:
         first = times[gaps[0]] - times[gaps[0] - 1]
         warnings.warn(
-            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} instead "
-            f"of {usual:.4g}): "
-            "a new episode starts after each.",
+            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} "
+            f"instead of {usual:.4g}): a new episode starts after each.",
             stacklevel=2,
         )
     if not pieces:
@@ -173,7 +174,7 @@ def _without_gaps(
 
 
 def _gather(
-    numbers: Numbers, experiment: Experiment, bounds: Int[ndarray, "episodes 2"]
+    numbers: ReadColumns, experiment: Experiment, bounds: Int[ndarray, "episodes 2"]
 ) -> tuple[
     Float[ndarray, "all_states state"], Float[ndarray, "all_steps action"], Float[ndarray, "all_steps reward"]
 ]:
