@@ -4,12 +4,17 @@ import io
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from multistep.evaluation import Scores
-from multistep.evaluation.rows import score_rows, score_summary, write_run
+from multistep.evaluation.rows import score_rows, score_summary
+from multistep.report.agent_figures import draw_learning, draw_plan
 from multistep.report.curves import draw_r2_curves
+from multistep.report.dynamic_figures import draw_dynamic
+from multistep.report.overview import draw_overview
 from multistep.report.sentences import demo_sentence, model_sentence, score_table
+from multistep.runs.run_folder import write_json, write_rows, write_run
 
 
 def scores(values, diverged):
@@ -21,6 +26,25 @@ def scores(values, diverged):
         np.full(len(values), 9),
         ("a", "b"),
     )
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """The axes of the figures that were written, in the order of their panels."""
+    panels = []
+    savefig = Figure.savefig
+
+    def keep(figure, *given, **options):
+        panels.extend(figure.get_axes())
+        savefig(figure, *given, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return panels
+
+
+def curves(axes):
+    """What the lines of a panel show, by their labels."""
+    return {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.get_lines()}
 
 
 @pytest.fixture
@@ -37,8 +61,83 @@ def test_a_diverged_model_is_shown_as_such(run):
     one_step = next(line for line in console.export_text().splitlines() if "one-step" in line)
     assert one_step.count("-inf") == 2
     assert "25.0%" in one_step
-    assert draw_r2_curves(run).read_bytes().startswith(b"\x89PNG")
     assert '"-inf"' in (run / "summary.json").read_text()
+
+
+def test_the_curves_are_the_rows(run, drawn):
+    assert draw_r2_curves(run).read_bytes().startswith(b"\x89PNG")
+    (axes,) = drawn
+    assert curves(axes) == {
+        "multi-step loss, mean 0.800": ([1, 2, 3], [0.9, 0.8, 0.7]),
+        "one-step loss, mean -inf": ([1, 2, 3], [0.9, -0.5, -np.inf]),
+    }
+    assert axes.get_ylim() == (-0.25, 1.02)  # the one that left is cut off, not the good one squeezed
+
+
+def test_learning_and_plan_show_every_step(tmp_path, drawn):
+    write_rows(tmp_path / "rows.csv", [{"steps": 10 * n, "rollout_return": n**2} for n in range(4)])
+    draw_learning(tmp_path)
+    (shown,) = curves(drawn[0]).values()
+    assert shown == ([0, 10, 20, 30], [0, 1, 4, 9])
+    steps = [{"step": n, "x": n / 2, "v": -n, "u": 0.1, "reward": n} for n in range(3)]
+    write_rows(tmp_path / "rows.csv", steps)
+    write_json(tmp_path / "summary.json", {"states": ["x", "v"], "actions": ["u"]})
+    draw_plan(tmp_path)
+    states, actions, rewards = (curves(axes) for axes in drawn[1:])
+    assert states == {"x": ([0, 1, 2], [0, 0.5, 1]), "v": ([0, 1, 2], [0, -1, -2])}
+    assert actions == {"u": ([0, 1, 2], [0.1, 0.1, 0.1])}
+    assert list(rewards.values()) == [([0, 1, 2], [0, 1, 2])]
+
+
+def test_returns_are_bars_with_their_intervals(tmp_path, drawn):
+    given = {"horizon": 4, "weights": "exponential:1.0", "r2bar_50": 0.9}
+    returns = {0.0: ((800.0, 700.0), (850.0, 840.0)), 0.01: ((300.0, 100.0), (np.nan, np.nan))}
+    rows = [
+        {
+            "variant": variant,
+            "noise": noise,
+            "return_mean": mean,
+            "return_low": low,
+            "return_high": 2 * mean - low,
+        }
+        | given
+        for noise, pairs in returns.items()
+        for variant, (mean, low) in zip(("one-step", "beta by R2"), pairs, strict=True)
+    ]
+    write_rows(tmp_path / "rows.csv", rows)
+    write_json(tmp_path / "summary.json", {"paper_one_step_without_noise": 712})
+    draw_dynamic(tmp_path)
+    clean, noisy = drawn
+    assert [bar.get_height() for bar in clean.patches] == [800, 850]
+    assert [bar.get_height() for bar in noisy.patches] == [300, 0]  # an agent that was lost has none
+    ends = clean.collections[0].get_segments()
+    np.testing.assert_allclose([end[:, 1] for end in ends], [[700, 900], [840, 860]])
+    assert [label.get_text() for label in clean.get_xticklabels()] == [
+        "h = 4\none-step",
+        "h = 4\nR2:\nbeta 1.0",
+    ]
+    # The paper's figure is for episodes without noise.
+    assert any(list(line.get_ydata()) == [712, 712] for line in clean.get_lines())
+    assert not any(list(line.get_ydata()) == [712, 712] for line in noisy.get_lines())
+
+
+def test_the_overview_shows_ranges_and_trajectories(tmp_path, drawn):
+    values = {"missing": 0, "lowest": -2.0, "highest": 3.0, "mean": 0.5, "deviation": 1.0, "constant": False}
+    more = {"same_as": "", "noise": 0.1, "noise_of_range": 0.02}
+    write_rows(tmp_path / "rows.csv", [{"kind": "state", "name": "cost $x$"} | values | more])
+    lengths = [5, 7]
+    episodes = [{"file": "a", "first_row": 0, "length": n, "return": None} for n in lengths]
+    write_rows(tmp_path / "episodes.csv", episodes)
+    steps = [{"episode": e, "step": n, "column_0": e + n} for e in (0, 3) for n in range(2)]
+    write_rows(tmp_path / "trajectories.csv", steps)
+    draw_overview(tmp_path)
+    counts, ranges, trajectories = drawn
+    assert sum(bar.get_height() for bar in counts.patches) == len(lengths)
+    assert counts.get_title() == "2 episodes, mean length 6"
+    whole, usual, _ = ranges.get_lines()
+    assert list(whole.get_xdata()) == [-2, 3]
+    assert list(usual.get_xdata()) == [-0.5, 1.5]
+    assert curves(trajectories) == {"episode 0": ([0, 1], [0, 1]), "episode 3": ([0, 1], [3, 4])}
 
 
 def test_sentences_do_not_flatter():

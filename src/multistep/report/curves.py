@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import matplotlib
 import polars as pl
 
-from multistep.runs.atomic import replacing
+from multistep.report.drawing import figure_file, read_rows
 
 LABELS = {
     "one_step": "one-step loss",
@@ -18,26 +17,19 @@ COLOURS = {"one_step": "#d95f02", "multi_step": "#1b6ca8", "ceiling": "#666666",
 
 def draw_r2_curves(out: Path) -> Path:
     """Draw R2(h) of every model in `out/rows.csv` to `out/r2.png` and return its path."""
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    rows = pl.read_csv(out / "rows.csv", glob=False)
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for name in rows["model"].unique(maintain_order=True):
-        curve = rows.filter(pl.col("model") == name)
-        style = "--" if name == "ceiling" else "-"
-        label = f"{LABELS.get(name, name)}, mean {curve['r2'].mean():.3f}"
-        axes.plot(curve["horizon"], curve["r2"], style, color=COLOURS.get(name), label=label)
-    # A model worse than the mean of the data has R2 below 0: how far below does not help the eye.
-    axes.set_ylim(max(-0.25, min(0.0, _lowest(rows))), 1.02)
-    axes.set_xlim(1, int(rows["horizon"].to_numpy().max()))
-    axes.set(xlabel="steps ahead h", ylabel="R2(h) on test episodes")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="lower left")
-    path = out / "r2.png"
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    plt.close(figure)
+    rows, path = read_rows(out / "rows.csv"), out / "r2.png"
+    with figure_file(path, 1, 1, (6.4, 4.0)) as (axes,):
+        for name in rows["model"].unique(maintain_order=True):
+            curve = rows.filter(pl.col("model") == name)
+            style = "--" if name == "ceiling" else "-"
+            label = f"{LABELS.get(name, name)}, mean {curve['r2'].mean():.3f}"
+            axes.plot(curve["horizon"], curve["r2"], style, color=COLOURS.get(name), label=label)
+        # A model worse than the mean of the data has R2 below 0: how far below does not help the eye.
+        axes.set_ylim(max(-0.25, min(0.0, _lowest(rows))), 1.02)
+        axes.set_xlim(1, int(rows["horizon"].to_numpy().max()))
+        axes.set(xlabel="steps ahead h", ylabel="R2(h) on test episodes")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, loc="lower left")
     return path
 
 
