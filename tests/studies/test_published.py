@@ -1,0 +1,32 @@
+"""The rows in `results/` are of jobs that today's code asks for: a study goes on from them and runs nothing anew."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from multistep.runs.provenance import digest
+from multistep.runs.row_log import RowLog
+from multistep.runs.workers import Workers
+from multistep.studies.dynamic import DynamicConfig, run_dynamic
+from multistep.studies.static import StaticConfig, prepare
+from multistep.tasks.catalogue import find_dataset
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.mark.parametrize(("name", "folder"), [("paper", "static"), ("quick", "static_quick")])
+def test_every_fit_of_the_static_study_is_published(name, folder):
+    jobs, _ = prepare(
+        StaticConfig(scale=name, dataset=("cartpole/random",)), [find_dataset("cartpole/random")]
+    )
+    published = {row["job"] for row in RowLog(RESULTS / folder / "fits.jsonl").read()}
+    assert {digest(job) for job in jobs} <= published
+
+
+def test_the_dynamic_study_is_whole(tmp_path):
+    """Whichever betas were chosen: the rows give the same table."""
+    shutil.copytree(RESULTS / "dynamic_quick", tmp_path, dirs_exist_ok=True)
+    run_dynamic(DynamicConfig(scale="quick", out=tmp_path, where=Workers(workers=1)))
+    for name in ("agents.jsonl", "rows.csv"):
+        assert (tmp_path / name).read_bytes() == (RESULTS / "dynamic_quick" / name).read_bytes()
