@@ -27,7 +27,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Only these may be heavy or optional: everything else must import with the base installation, quickly.
 OWNERS = {
     "matplotlib": {"report"},
-    "tyro": {"cli", "commands", "options", "studies"},
+    "tyro": {"bench", "cli", "commands", "options", "studies"},
     "torch": {"bench"},
     "sbx": {"agents"},
     "stable_baselines3": {"agents", "bench"},

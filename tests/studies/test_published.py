@@ -1,4 +1,4 @@
-"""The rows in `results/` are of jobs that today's code asks for: a study goes on from them and runs nothing anew."""
+"""The rows in `results/` are of jobs that the code asks for: a study goes on from them."""
 
 import shutil
 from pathlib import Path
