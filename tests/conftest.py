@@ -1,6 +1,11 @@
 import jax
 import pytest
 
+from multistep.dynamics import NetworkConfig
+from multistep.losses import Uniform
+from multistep.training import Once
+from systems import oscillator_episodes
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -26,3 +31,15 @@ def getkey():
     """A function that gives a new key at every call, the same ones in every run."""
     seeds = iter(range(1_000_000))
     return lambda: jax.random.key(next(seeds))
+
+
+@pytest.fixture(scope="session")
+def oscillators():
+    """Nine noisy episodes."""
+    return oscillator_episodes(9, 60, noise=0.05)
+
+
+@pytest.fixture(scope="session")
+def small():
+    """A fit of a second or so."""
+    return Once(network=NetworkConfig(hidden_size=8), horizon=1, weights=Uniform(), epochs=4, least_steps=100)

@@ -73,7 +73,9 @@ def test_a_killed_training_goes_on_with_the_same_bits(trained, tmp_path):
     np.testing.assert_array_equal(again.states, episodes.states)
     np.testing.assert_array_equal(again.rewards, episodes.rewards)
     assert [entry.name for entry in tmp_path.iterdir()] == ["stage_0002"]
-    mine, theirs = (model_free.act(who, SHORT, num_episodes=2, seed=0) for who in (resumed, agent))
+    mine, theirs = (
+        model_free.act_side_by_side(who, SHORT, num_episodes=2, seed=0) for who in (resumed, agent)
+    )
     np.testing.assert_array_equal(mine.states, theirs.states)
     assert not np.array_equal(mine[0].actions, mine[1].actions)
 

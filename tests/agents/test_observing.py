@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from multistep.agents.observing import Filtered
-from multistep.agents.planners import AbstractPlanner, decide
+from multistep.agents.planners import AbstractPlanner, decide, past_of
 from multistep.dynamics import Observer
 from systems import LinearModel
 
@@ -61,5 +61,5 @@ def test_the_plant_is_held_more_quietly(planner):
 def test_a_belief_that_is_lost_begins_anew(planner):
     memory = planner.start()
     for step, measured in enumerate([[1.0, 2.0], [jnp.nan, 0.0], [3.0, 4.0]]):
-        action, memory = planner.decide(jnp.array(measured), memory, jax.random.key(step))
+        action, memory = planner.decide(past_of(jnp.array(measured), 1), memory, jax.random.key(step))
     np.testing.assert_allclose(action, [-7.0])

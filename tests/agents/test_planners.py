@@ -119,7 +119,8 @@ def test_a_learned_reward_can_be_earned(starts):
     actions = np.array([[0.5], [-0.5], [0.0]], np.float32)
     after = before @ TRANSITION.T + actions @ CONTROL.T
     for learned, inside in zip((first, further), imagined, strict=True):
-        _, rewards, _ = inside.try_actions(jnp.asarray(before), jnp.asarray(actions))
+        states = jnp.asarray(before)
+        rewards = inside.try_actions(states, states, jnp.asarray(actions)).rewards
         expected = [
             learned(*map(jnp.asarray, moment))
             for moment in zip(before, actions, after.astype(np.float32), strict=True)

@@ -201,7 +201,7 @@ def test_own_rewards_by_name(folder, tmp_path, monkeypatch):
     ("options", "message"),
     [
         ({"task": None}, "There is nothing to earn"),
-        ({"task": "swimmer"}, "has 5 states and 1 actions, the task swimmer 8 and 2"),
+        ({"task": "swimmer"}, r"has 5 state dimensions \(.*\), the task swimmer 8"),
         ({"state": (1.0, 2.0)}, "The state has 2 numbers, the model 5"),
         ({"steps": 0}, "plan at least 1"),
         ({"num_sequences": 0}, "give at least 1 of each"),
@@ -232,7 +232,7 @@ def test_a_model_with_the_tasks_actions_in_another_order_is_refused(tmp_path):
         fit(turned, turned, config, key=jax.random.key(0), score=R2Bar(5)).model,
         tmp_path / "model.safetensors",
     )
-    with pytest.raises(InputError, match=r"The actions of .* fit a model with them in this order"):
+    with pytest.raises(InputError, match=r"action dimensions .* swimmer has them in another order"):
         run_plan(_plan(tmp_path, task="swimmer"))
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from multistep.data import Episodes, episodes_digest
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, score
+from multistep.evaluation import score
 from multistep.losses import AbstractWeights, Exponential
 from multistep.runs import provenance, workers
 from multistep.runs.provenance import digest, versions
@@ -139,7 +139,7 @@ def test_the_cluster_gives_what_a_plain_call_gives(cluster, oscillators, small, 
             oscillators.take(part) for part in (job.fold.train, job.fold.valid, job.fold.test)
         )
         key = jax.random.fold_in(jax.random.key(0), 1)
-        expected = score(fit(train, valid, job.config, key=key, score=R2Bar(20)).model, test, horizon=20)
+        expected = score(fit(train, valid, job.config, key=key).model, test, horizon=20)
     np.testing.assert_allclose(row["r2"], expected.r2, atol=1e-5)
     assert row["r2bar"] == pytest.approx(np.mean(expected.r2), abs=1e-5)
     assert (row["horizon"], row["weights"], row["fold"], row["seed"]) == (3, "exponential:1", 1, 0)

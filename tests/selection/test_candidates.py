@@ -47,7 +47,7 @@ def test_a_name_that_is_varied_twice_gets_a_sentence():
     ("variation", "message"),
     [
         ("speed=1", "'speed=1' is not NAME=VALUE"),
-        ("horizon=3", "with a name out of network.hidden_size"),
+        ("horizon=3", "with a name out of epochs"),
         ("epochs", "'epochs' is not NAME=VALUE"),
         ("epochs=many", "'many' is not a value of epochs: write a whole number"),
         ("network.batch_norm=perhaps", "write true or false"),

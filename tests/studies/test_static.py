@@ -270,7 +270,13 @@ def test_tables_and_figures_of_a_part_of_the_study(which, tmp_path):
 
 def test_the_benchmark_of_searches_stands_on_the_rows_of_a_study(study, tmp_path):
     config, rows, _ = study
-    options = {"scale": "smoke", "grid": config.out, "cache": config.cache, "workers": 1, "out": tmp_path}
+    options = {
+        "scale": "smoke",
+        "grid": config.out,
+        "cache": config.cache,
+        "where": Workers(workers=1),
+        "out": tmp_path,
+    }
     run_search_bench(SearchBenchConfig(noise=(0.02,), **options))
     (found,) = pl.read_csv(tmp_path / "rows.csv").iter_rows(named=True)
     scores = {}

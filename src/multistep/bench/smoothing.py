@@ -51,12 +51,6 @@ class SmoothingBenchConfig:
     out: Path = Path("runs/bench-smoothing")
     """Folder for the results; the same command goes on where it was stopped."""
 
-    def __post_init__(self) -> None:
-        if not all(0 < noise < 1 for noise in self.noise):
-            raise InputError(
-                "The noise scales must be above 0 and below 1: without noise there is nothing to smooth."
-            )
-
 
 class Pair(NamedTuple):
     """Episodes with noise and without."""
@@ -114,6 +108,10 @@ class SmoothingJob(AbstractJob):
 def run_smoothing_bench(config: SmoothingBenchConfig) -> dict[str, Any]:
     """Fit both ways at every scale of noise, leave rows and summary in `config.out` and return the
     summary."""
+    if not all(0 < noise < 1 for noise in config.noise):
+        raise InputError(
+            "The noise scales must be above 0 and below 1: without noise there is nothing to smooth."
+        )
     jobs, data = [], {}
     sizes = {"horizon": config.horizon, "epochs": config.epochs, "least_steps": config.least_steps}
     training = DEFAULT.vary(**sizes)

@@ -39,7 +39,7 @@ class Exponential(AbstractWeights):
     examples.
     """
 
-    beta: float | Scalar
+    beta: float | int | Scalar
 
     def __check_init__(self) -> None:
         if not isinstance(self.beta, Tracer) and not (math.isfinite(self.beta) and self.beta > 0):

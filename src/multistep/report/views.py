@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from multistep.errors import InputError
-from multistep.report import tables
+from multistep.report import sentences
 
 Shown = Iterator[Any]
 
@@ -16,8 +16,8 @@ Shown = Iterator[Any]
 def view_demo(config: Any, summary: Any) -> Shown:
     from multistep.report.curves import draw_r2_curves
 
-    yield tables.demo_sentence(summary)
-    yield tables.score_table(config.out)
+    yield sentences.demo_sentence(summary)
+    yield sentences.score_table(config.out)
     yield (
         f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}; models, rows and summary are beside "
         "it."
@@ -27,8 +27,8 @@ def view_demo(config: Any, summary: Any) -> Shown:
 def view_fit(config: Any, summary: Any) -> Shown:
     from multistep.report.curves import draw_r2_curves
 
-    yield tables.model_sentence(summary)
-    yield tables.score_table(config.out)
+    yield sentences.model_sentence(summary)
+    yield sentences.score_table(config.out)
     figure = draw_r2_curves(config.out)
     yield f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {figure}."
 
@@ -36,22 +36,22 @@ def view_fit(config: Any, summary: Any) -> Shown:
 def view_score(config: Any, summary: Any) -> Shown:
     from multistep.report.curves import draw_r2_curves
 
-    yield tables.model_sentence(summary)
-    yield tables.score_table(config.out)
+    yield sentences.model_sentence(summary)
+    yield sentences.score_table(config.out)
     yield f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}."
 
 
 def view_select(config: Any, summary: Any) -> Shown:
-    yield tables.select_sentence(summary)
-    yield tables.select_table(config.out)
+    yield sentences.select_sentence(summary)
+    yield sentences.select_table(config.out)
     yield f"The model, fitted to all episodes, is {config.out / 'model.safetensors'}."
 
 
 def view_inspect(config: Any, summary: Any) -> Shown:
     from multistep.report.overview import draw_overview
 
-    yield tables.inspect_sentence(summary)
-    yield tables.inspect_table(config.out)
+    yield sentences.inspect_sentence(summary)
+    yield sentences.inspect_table(config.out)
     yield (
         "Noise is an upper estimate in per cent of the range: what neither fourth differences nor a linear "
         "prediction from the moments before and after explain. Returns, ranges and trajectories are drawn in "
@@ -67,11 +67,11 @@ def view_collect(config: Any, summary: Any) -> Shown:
     seconds = summary["seconds"]
     how = "was there already" if summary["was_present"] else f"was collected in {seconds:.0f} seconds"
     yield f"{summary['name']} {how}: {summary['path']}"
-    yield tables.datasets_table([summary])
+    yield sentences.datasets_table([summary])
 
 
 def view_datasets(config: Any, rows: Any) -> Shown:
-    yield tables.datasets_table(rows)
+    yield sentences.datasets_table(rows)
 
 
 def view_agent_train(config: Any, summary: Any) -> Shown:
@@ -102,15 +102,15 @@ def view_agent_evaluate(config: Any, summary: Any) -> Shown:
 def view_linear(config: Any, summary: Any) -> Shown:
     from multistep.report.linear_figures import draw_linear
 
-    yield tables.linear_table(config.out)
+    yield sentences.linear_table(config.out)
     yield f"Figures, from the rows beside them: {', '.join(map(str, draw_linear(config.out)))}."
 
 
 def view_sigmoid(config: Any, summary: Any) -> Shown:
     from multistep.report.sigmoid_figures import draw_sigmoid
 
-    yield tables.sigmoid_sentence(summary)
-    yield tables.sigmoid_table(config.out)
+    yield sentences.sigmoid_sentence(summary)
+    yield sentences.sigmoid_table(config.out)
     yield f"Figures, from the rows beside them: {', '.join(map(str, draw_sigmoid(config.out)))}."
 
 
@@ -131,4 +131,4 @@ def view_dynamic(config: Any, summary: Any) -> Shown:
 
 
 def view_bench(config: Any, summary: Any) -> Shown:
-    yield tables.bench_table(config.out)
+    yield sentences.bench_table(config.out)

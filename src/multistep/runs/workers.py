@@ -1,6 +1,7 @@
 """Workers: one single-threaded process per core of this machine, or those of a Dask cluster that is already
 there."""
 
+import gc
 import logging
 import signal
 import threading
@@ -111,9 +112,11 @@ def _existing(client: Callable[..., Any], cluster: str) -> Any:
     try:
         return client(timeout=CONNECT_SECONDS, **where)
     except (OSError, ValueError, TypeError) as error:
-        raise InputError(
-            f"No Dask scheduler answers at {cluster} ({error}): start it, or correct the address."
-        ) from error
+        reason = str(error)
+    # The client that found nobody is closed here and now: closed by the garbage collector while another one
+    # starts, it would wait for itself.
+    gc.collect()
+    raise InputError(f"No Dask scheduler answers at {cluster} ({reason}): start it, or correct the address.")
 
 
 def _check_versions(client: "Client", cluster: str) -> None:

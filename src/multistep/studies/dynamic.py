@@ -66,14 +66,6 @@ class DynamicConfig:
     out: Path = Path("runs/dynamic")
     """Folder for rows, tables and figures; the same command goes on where it was stopped."""
 
-    def __post_init__(self) -> None:
-        if (
-            not self.noise
-            or len(set(self.noise)) < len(self.noise)
-            or not all(0 <= noise < 1 for noise in self.noise)
-        ):
-            raise InputError("The noise scales must be different numbers from 0 to below 1, one at least.")
-
 
 @dataclass(frozen=True)
 class Size:
@@ -142,6 +134,9 @@ Agents = dict[tuple[float, Learned], list[Row]]
 
 def run_dynamic(config: DynamicConfig) -> dict[str, Any]:
     """Run what is missing, leave rows, table and summary in `config.out` and return the summary."""
+    noises = set(config.noise)
+    if not noises or len(noises) < len(config.noise) or not all(0 <= noise < 1 for noise in noises):
+        raise InputError("The noise scales must be different numbers from 0 to below 1, one at least.")
     check_study(config.out, COMMAND, scale=config.scale, seed=config.seed, noise=config.noise)
     log = RowLog(config.out / ROWS)
     with log.writing():

@@ -63,10 +63,6 @@ class StaticConfig:
     out: Path = Path("runs/static")
     """Folder for rows, tables and figures; a second run, with other datasets too, adds to what is there."""
 
-    def __post_init__(self) -> None:
-        for name in self.dataset:
-            find_dataset(name)
-
 
 @dataclass(frozen=True)
 class Size:
