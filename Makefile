@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench lock clean
+.PHONY: demo test test-fast check bench lock clean
 
 demo: .venv/demo-installed
 	$(BIN)/multistep demo --out runs/demo
 
 test: .venv/dev-installed
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+# What one runs while working: a minute or two.
+test-fast: .venv/dev-installed
+	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/dev-installed
 	$(BIN)/ruff format --check src tests

@@ -86,6 +86,7 @@ def test_fit_leaves_a_model_rows_and_a_picture(fitted, logs):
     assert summary["parts"]["measured"]["horizon"] == 5
 
 
+@pytest.mark.slow
 def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
     noisy = oscillator_episodes(10, 60, noise=0.3)
     noisy = replace(
@@ -210,6 +211,7 @@ def test_another_fit_does_not_overwrite_a_checkpoint(fitted, logs):
     assert "belongs to a fit with other data, settings or seed" in answer.stderr
 
 
+@pytest.mark.slow
 def test_notes_say_what_is_odd_in_the_data(logs):
     path = logs / "still.csv"
     path.write_text("x,mode,u\n" + "".join(f"{np.sin(t)},1,{np.cos(t)}\n" for t in range(100)))
@@ -275,6 +277,7 @@ def test_inspect_takes_any_names_and_numbers(logs):
     assert "drawn in names[bold]/overview.png" in answer.stdout
 
 
+@pytest.mark.slow
 def test_convert_through_every_format_and_back(logs):
     for source, target in (
         ("test.npz", "a.parquet"),
@@ -287,6 +290,7 @@ def test_convert_through_every_format_and_back(logs):
     np.testing.assert_array_equal(ms.load(logs / "d.npz").states, ms.load(logs / "test.npz").states)
 
 
+@pytest.mark.slow
 def test_convert_adds_the_same_noise_every_time(logs):
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
         run(
@@ -316,6 +320,7 @@ def test_convert_adds_the_same_noise_every_time(logs):
     np.testing.assert_array_equal(ms.load(logs / "noisy_one.npz").states, clean)
 
 
+@pytest.mark.slow
 def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
     monkeypatch.setenv("MULTISTEP_DATASETS", str(logs / "cache"))
     shipped = len(list((Path(__file__).parents[1] / "datasets").glob("*/*.json")))
@@ -362,6 +367,7 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_nothing_half_written(logs):
     assert [path.name for path in (logs / "stopped").iterdir()] == ["checkpoint.safetensors"]
 
 
+@pytest.mark.slow
 def test_demo_in_small(tmp_path):
     size = "--episodes 8 --steps 150 --score-horizon 30"
     fits = " ".join(
@@ -394,6 +400,7 @@ SELECT = ["select", "log_*.csv", *COLUMNS, "--score-horizon", 20]
 TINY = ["--vary", "network.hidden_size=16", "epochs=2", "least-steps=200"]
 
 
+@pytest.mark.slow
 def test_select_killed_in_the_middle_goes_on(logs):
     """The rows written before the kill stay as they are, the others follow, and a model comes of it."""
     words = [*SELECT, *TINY, "--horizons", 1, 3, "--betas", 1, "--weights", "balanced", "--out", "selected"]
@@ -435,6 +442,7 @@ def test_select_killed_in_the_middle_goes_on(logs):
     assert "holds another run" in run("reproduce", "static", "--out", "selected", folder=logs, code=2).stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_sweep_says_one_sentence(logs):
     """A terminal sends it to the workers too."""
     words = [

@@ -37,6 +37,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_data(folder):
     page = commands("data.md")
     assert len(page) == 7
@@ -48,6 +49,7 @@ def test_the_commands_of_the_page_on_data(folder):
     assert (clean.states != noisy.states).all()
 
 
+@pytest.mark.slow
 def test_the_page_on_smoothing(tmp_path):
     """The command with a smaller training, the Python as it stands; on a plant whose noise is known."""
     for folder, noise in (("logs", 0.05), ("truth", 0)):
@@ -80,6 +82,7 @@ def test_the_page_on_smoothing(tmp_path):
     assert left < 0.7 * measured
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
     """As written, but at the smallest scale."""
     page = commands("tractable-cases.md")
@@ -97,6 +100,7 @@ def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
     assert (tmp_path / "runs" / "sigmoid" / "alphas.png").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_the_reproduction(tmp_path, monkeypatch):
     monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "cache"))
     page = commands("reproduction.md")
@@ -141,6 +145,7 @@ def walks(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_selection(walks):
     """As written, with fewer candidates and a tiny network."""
     page = commands("selection.md")
@@ -162,6 +167,7 @@ echo "Submitted batch job $!"
 """
 
 
+@pytest.mark.slow
 def test_the_programs_of_the_page_on_selection(walks):
     """As written; what stands for SLURM runs each submitted job on this machine."""
     local, slurm = python_blocks("selection.md")
@@ -195,6 +201,7 @@ SMALL_AGENT = {
 }
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_agents(tmp_path):
     """As written, but for a short training of a tiny network."""
     page = commands("agents.md")
@@ -210,6 +217,7 @@ def test_the_commands_of_the_page_on_agents(tmp_path):
     assert (tmp_path / "runs" / "plan" / "plan.png").exists()
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_on_agents(tmp_path):
     program = "\n".join(python_blocks("agents.md"))
     program += (

@@ -53,6 +53,7 @@ def small(mine, network, **changes):
     return ms.Once(network=network, **own | sizes | changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["GRU", "TwoLags"])
 def test_a_strangers_dynamics_is_fitted_scored_saved_and_acted_in(mine, tmp_path, name):
     train, valid, test = (oscillator_episodes(n, 80, seed=seed) for seed, n in enumerate((12, 2, 4)))
@@ -102,6 +103,7 @@ def test_rollouts_with_memory_are_the_models_own(mine):
     np.testing.assert_allclose(states, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_strangers_recipe_is_selected(mine, tmp_path):
     episodes = oscillator_episodes(6, 40, noise=0.01)
     recipes = [mine.Averaged(small(mine, mine.TwoLags(), epochs=epochs)) for epochs in (1, 4)]
@@ -114,6 +116,7 @@ def test_a_strangers_recipe_is_selected(mine, tmp_path):
     np.testing.assert_allclose(fit.model.learned.weight, (halves[0] + halves[1]) / 2, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_program_of_the_page_killed_and_resumed_ends_with_the_same_bits(folder):
     def command(name):
         program = USE.replace("lagged.", f"{name}.").replace("epochs=6", "epochs=60")
@@ -132,6 +135,7 @@ def test_the_program_of_the_page_killed_and_resumed_ends_with_the_same_bits(fold
     assert (folder / "killed.safetensors").read_bytes() == (folder / "whole.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(folder):
     answers = {}
     for line in COMMANDS.splitlines():

@@ -13,6 +13,7 @@ SMALL = ["--network.hidden-size", "16", "--epochs", "1", "--least-steps", "300",
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="the measured data are not here")
 
 
+@pytest.mark.slow
 def test_cascaded_tanks_as_they_are(tmp_path):
     columns = ["--states", "y=yEst,yVal", "--actions", "u=uEst,uVal"]
     seen = run("inspect", DATA / "cascaded_tanks.csv", *columns, "--out", "seen", folder=tmp_path)

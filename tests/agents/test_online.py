@@ -15,7 +15,10 @@ from multistep.tasks.catalogue import OnlineLoop
 from multistep.training import PRESETS, Once
 
 # Of torch, flax and what they import.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
+]
 FIT = Once(network=NetworkConfig(hidden_size=16), epochs=1, least_steps=20)
 LOOP = OnlineLoop(
     seed=0,

@@ -278,6 +278,7 @@ def trained(tmp_path_factory):
     return whole, resumed, folder, env
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_with_the_same_bits(trained):
     whole, resumed, *_ = trained
     for one, other in zip(
@@ -290,6 +291,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained):
     assert whole._n_updates == 500  # as many updates as steps, but for the first hundred
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_training_is_refused(trained):
     *_, folder, env = trained
     with pytest.raises(InputError, match="holds an agent trained on another model or with other settings"):
@@ -306,6 +308,7 @@ def test_a_folder_of_another_training_is_refused(trained):
         )
 
 
+@pytest.mark.slow
 def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):
     from sbx import SAC
 
@@ -322,6 +325,7 @@ def test_the_saved_agent_loads_in_sbx_and_is_refused_for_another_task(trained):
         load_agent(folder / "fingerprint", state_size=2, action_size=1)
 
 
+@pytest.mark.slow
 def test_the_guided_planner_by_a_loop(trained, imagination):
     """Sampled actions, rewards and the critics' value, one sequence at a time."""
     policy, key = policy_of(trained[0]), jax.random.key(7)
@@ -345,6 +349,7 @@ def test_the_guided_planner_by_a_loop(trained, imagination):
     np.testing.assert_allclose(chosen, first[np.argmax(returns)], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_stable_baselines_trains_on_the_model_too(trained):
     from stable_baselines3 import SAC
 

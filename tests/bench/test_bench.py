@@ -12,6 +12,8 @@ from multistep.bench.agents import AgentsBenchConfig
 from multistep.bench.training import TRUSTED_CPU_SHARE, _speed_summary
 from multistep.runs.row_log import RowLog
 
+pytestmark = pytest.mark.slow
+
 
 def run(*words, folder):
     subprocess.run(

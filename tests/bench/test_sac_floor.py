@@ -9,6 +9,8 @@ from scipy.stats import norm
 from multistep.bench import sac_floor
 from multistep.bench.workload import ACTIONS, STATES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def single_precision():

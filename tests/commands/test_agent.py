@@ -34,7 +34,10 @@ from multistep.tasks import CARTPOLE, SWIMMER
 from multistep.training import Once, fit_observer
 
 # Of torch, flax and what they import.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
+]
 SMALL = {"num_sequences": 10, "plan_horizon": 2}
 
 

@@ -57,6 +57,7 @@ def test_anew_makes_it_again(tmp_path, monkeypatch):
     assert not made[0].exists()  # what a loop leaves on its way is gone once the dataset is there
 
 
+@pytest.mark.slow
 def test_replay_and_rollouts_share_one_training(tmp_path, monkeypatch):
     steps = []
     train = model_free.train

@@ -17,6 +17,7 @@ def numbers_of(episodes: Episodes) -> list[int]:
     return [int(episodes[i].states[0, 0]) for i in range(len(episodes))]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.integers(3, 60), st.integers(0, 5))
 def test_every_episode_lands_in_exactly_one_part(count, seed):

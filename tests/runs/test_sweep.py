@@ -79,6 +79,7 @@ def jobs_of(episodes: Episodes, small, horizons=(1, 2), seeds=(0,)):
     ]
 
 
+@pytest.mark.slow
 def test_a_sweep_survives_the_death_of_a_worker(cluster, oscillators, small, tmp_path):
     """No row is lost, none is there twice, and the worker that is left ran what the other one had begun."""
     file, processes = cluster
@@ -102,6 +103,7 @@ def test_a_sweep_survives_the_death_of_a_worker(cluster, oscillators, small, tmp
     assert {row["outcome"] for row in rows} == {"finished"}
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_leaves_no_row_of_what_was_not_run(oscillators, small, tmp_path):
     """The sweep ends with a sentence, and the same jobs go on elsewhere."""
     jobs, log = jobs_of(oscillators, small, seeds=range(4)), RowLog(tmp_path / "fits.jsonl")

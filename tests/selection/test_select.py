@@ -56,6 +56,7 @@ def test_a_candidate_that_fails_comes_last_with_its_reason(selected):
     assert last not in selection.as_good
 
 
+@pytest.mark.slow
 def test_the_same_call_runs_nothing_again_and_halving_uses_what_is_there(selected, oscillators):
     out, candidates, selection = selected
     before = (out / "fits.jsonl").read_bytes()
@@ -69,6 +70,7 @@ def test_the_same_call_runs_nothing_again_and_halving_uses_what_is_there(selecte
     assert all(row["epochs"] == 2 for row in rows_of(out)[9:])
 
 
+@pytest.mark.slow
 def test_failed_fits_are_run_again_if_asked(selected, oscillators, tmp_path):
     """One finished fit is made to look like a failed one: it stays so, until it is asked for again."""
     out, candidates, selection = selected

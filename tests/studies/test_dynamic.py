@@ -95,6 +95,7 @@ def test_the_sentence_names_filtered_observations_only_where_there_are_some():
     )
 
 
+@pytest.mark.slow
 def test_the_command_of_the_page_runs_and_resumes(tmp_path):
     """The smallest scale, on the dataset that comes with the package."""
     (block,) = re.findall(

@@ -22,6 +22,8 @@ from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import DEFAULT, PAPER
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):

@@ -175,6 +175,7 @@ def test_same_key_same_bits_other_key_other_bits(data):
     assert not same_bits(first, other)
 
 
+@pytest.mark.slow
 def test_paper_preset_trains_with_batch_norm_and_dropout(data):
     config = replace(ms.PAPER, network=replace(ms.PAPER.network, hidden_size=32), epochs=30)
     result = ms.fit(*data, config, key=jax.random.key(0))
@@ -196,6 +197,7 @@ ms.save_model(result.model, sys.argv[3])
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_it_ends_with_the_same_bits(tmp_path):
     """SIGKILL at several moments, then the same command to the end, against a run that was left alone."""
 
@@ -295,6 +297,7 @@ def test_bad_settings_get_one_sentence(change, words):
         replace(SMALL, **change)
 
 
+@pytest.mark.slow
 def test_a_second_process_finds_the_compiled_program(tmp_path):
     program = (
         "import sys, json, pathlib, jax, multistep as ms; from dataclasses import replace; "

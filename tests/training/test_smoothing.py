@@ -122,6 +122,7 @@ def data():
     return oscillator_episodes(10, 60, noise=0.3), oscillator_episodes(3, 60, noise=0.3, seed=1)
 
 
+@pytest.mark.slow
 def test_a_second_fit_to_smoothed_episodes_is_nearer_to_the_truth(data):
     test = oscillator_episodes(5, 60, seed=2)
     score = ms.R2Bar(20)
