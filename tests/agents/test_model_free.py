@@ -21,11 +21,11 @@ def load():
 SHORT = replace(HALFCHEETAH, episode_steps=STEPS, load=load)
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch and flax
-    @ pytest.fixture(autouse=True),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),  # of torch and flax
 ]
 
 
+@pytest.fixture(autouse=True)
 def single_precision():
     """Agents are sbx's own, which computes in single precision and mixes types."""
     with jax.enable_x64(False), jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
