@@ -30,10 +30,17 @@ def train_on_model(
     """The agent after `num_steps` steps in the model.
 
     Every call of the environment takes a step in each of its rollouts, and is followed by as many gradient
-    steps: the ratio of updates to steps is that of one environment. With a `folder`, the training is
-    checkpointed after each stage, and the same call goes on from there. A stage starts anew from states of
-    the data, and is as long as whole rollouts of at least `least_stage_steps` steps in all. `on_stage` is
-    handed the agent after each.
+    steps: the ratio of updates to steps is that of one environment.
+
+    **Arguments:**
+
+    - `env`: the model as an environment.
+    - `num_steps`: steps in all rollouts together.
+    - `seed`: of the agent and of the rollouts.
+    - `folder`: where the training is checkpointed after each stage; the same call goes on from there.
+    - `least_stage_steps`: a stage starts anew from states of the data, and is as long as whole rollouts of at
+      least this many steps in all.
+    - `on_steps`, `on_stage`: are handed the steps taken, and the agent after each stage.
     """
     sac = sbx_sac()  # or a sentence on what to install
     from multistep.agents.model_vec_env import ModelVecEnv

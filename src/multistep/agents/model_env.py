@@ -31,13 +31,20 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     states, _ = env.reset(seed=0)
     states, rewards, left, truncated, infos = env.step(env.action_space.sample())
     ```
-    `reward` is a function of one (state, action, next state), in JAX. Rollouts start in states drawn
-    uniformly from `starts` and are truncated after `rollout_steps`. States are kept within the range of
-    `starts`, widened by `margin` times its width on both sides: a rollout that leaves it is terminated there,
-    and counted in `num_left`; where rewards are negative, it is charged the lowest of the data, or that of
-    the edge, for a hundred steps more. A rollout that ends starts anew in the same step, with its last state
-    in `infos["final_obs"]`. Actions are within `action_range`, the lowest and the highest; by default within
-    -1 and 1, or within the range of those of `starts` if some there are beyond.
+    A rollout that ends starts anew in the same step, with its last state in `infos["final_obs"]`. One that
+    leaves the range of states is terminated there and counted in `num_left`; where rewards are negative, it
+    is charged the lowest of the data, or that of the edge, for a hundred steps more.
+
+    **Arguments:**
+
+    - `model`: one model, or the members of an ensemble.
+    - `reward`: a function of one (state, action, next state), in JAX.
+    - `starts`: episodes; rollouts start in states drawn uniformly from them.
+    - `num_envs`: rollouts at once.
+    - `rollout_steps`: steps after which a rollout is truncated.
+    - `margin`: states are kept within the range of `starts`, widened by this share of it on both sides.
+    - `action_range`: the lowest and the highest action; by default -1 and 1, or the range of those of
+      `starts` if some there are beyond.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 - Gymnasium's

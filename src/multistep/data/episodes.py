@@ -166,7 +166,7 @@ def first_pieces(episodes: Episodes, steps: int) -> Episodes:
 
 
 def cut(episodes: Episodes, steps: int) -> Episodes:
-    """Every recording cut into episodes of `steps` steps; the state at a cut ends one and starts the next.
+    """Every recording cut into shorter episodes; the state at a cut ends one and starts the next.
 
     What remains at the end of a recording is kept as a shorter episode.
     """

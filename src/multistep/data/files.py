@@ -30,15 +30,21 @@ def load(
     time: str | None = None,
     missing: Missing = "refuse",
 ) -> Episodes:
-    """The episodes in these files: names or patterns such as `logs/*.csv`, or the id or folder of a Minari
-    dataset.
+    """The episodes in these files.
 
-    A table (`.csv`, `.parquet`) is one episode, or several told apart by the column `episode`; `states`,
-    `actions` and `rewards` name its columns, and `time` one that is checked: it must increase, and a gap
-    starts a new episode. Experiments that stand side by side in a table are named together:
-    `states=["y=y1,y2"], actions=["u=u1,u2"]`. All other formats, and a `.parquet` file written by `save`,
-    know their columns; naming some picks those. With `missing="cut"` an episode ends where a value is missing
-    and another one begins after it.
+    Tables (`.csv`, `.parquet`) need `states` and `actions`. All other formats, and a `.parquet` file written
+    by `save`, know their columns; naming some picks those.
+
+    **Arguments:**
+
+    - `files`: names or patterns such as `logs/*.csv`, or the id or folder of a Minari dataset.
+    - `states`, `actions`: columns of a table. Experiments that stand side by side in it are named together:
+      `states=["y=y1,y2"], actions=["u=u1,u2"]`.
+    - `rewards`: the column of the rewards, if there is one.
+    - `episode`: the column that tells the episodes of a table apart; without it a table is one.
+    - `time`: a column that must increase; a gap in it starts a new episode.
+    - `missing`: "refuse" what is empty, NaN or infinite, or "cut": the episode ends there and another one
+      begins after it.
     """
     return as_episodes(read(files, Columns(tuple(states), tuple(actions), rewards, episode, time, missing)))
 
@@ -65,8 +71,11 @@ def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Rec
 def save(episodes: Episodes, path: str | Path) -> None:
     """Write the episodes to one file, or to a new Minari dataset, whole or not at all.
 
-    The format follows from the ending: `.npz`, `.csv`, `.parquet`, `.hdf5` (D4RL's layout), or `-v0` for a
-    Minari id.
+    **Arguments:**
+
+    - `episodes`: with their names and rewards.
+    - `path`: its ending is the format: `.npz`, `.csv`, `.parquet`, `.hdf5` (D4RL's layout), or `-v0` for a
+      Minari id.
     """
     if Path(path).suffix in WRITERS:
         WRITERS[Path(path).suffix](episodes, Path(path))

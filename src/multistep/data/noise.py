@@ -13,10 +13,14 @@ from multistep.types import Key
 def add_noise(episodes: Episodes, scale: float | Sequence[float | int], *, key: Key) -> Episodes:
     r"""The episodes as a noisy sensor would have logged them.
 
-    $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$,
-    where c is `scale` (one for all state dimensions or one for each) and r the range (largest minus smallest
-    value) of each state dimension over all these episodes. Actions and rewards stay as they are; the same key
-    gives the same noise.
+    $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$ and r
+    the range (largest minus smallest value) of each state dimension over all these episodes.
+
+    **Arguments:**
+
+    - `episodes`: their actions and rewards stay as they are.
+    - `scale`: c, one for all state dimensions or one for each.
+    - `key`: the same key gives the same noise.
     """
     scales = np.broadcast_to(np.asarray(scale, np.float64), _shape(scale, episodes.state_size))
     if not (np.isfinite(scales) & (scales >= 0)).all():

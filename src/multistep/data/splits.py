@@ -11,14 +11,18 @@ from multistep.types import Key
 
 
 def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tuple[Episodes, ...]:
-    """The episodes shuffled and dealt out into parts, each a share (summing to 1) or a count (summing to
-    all).
+    """The episodes shuffled and dealt out into parts.
 
     ```python
     train, valid, test = split(episodes, (0.7, 0.1, 0.2), key=key)
     train, valid, test = split(episodes, (36, 4, 10), key=key)
     ```
-    A share is rounded to whole episodes, every part gets at least one.
+
+    **Arguments:**
+
+    - `episodes`: each lands in one part as a whole.
+    - `parts`: shares that sum to 1, rounded to whole episodes but one at least; or counts that sum to all.
+    - `key`: of the shuffling.
     """
     counts = _counts(parts, len(episodes))
     order = np.asarray(jax.random.permutation(key, len(episodes)))

@@ -73,10 +73,20 @@ def select(
     selection.best.config, selection.best.mean, selection.best.deviation
     fit = ms.refit(episodes, selection.best.config, seed=0)
     ```
-    Fits run on all cores, or on the Dask cluster at this address; each leaves a row in `out/fits.jsonl`, and
-    the same call goes on where a killed one stopped (fits that failed stay failed, unless `retry_failed`).
-    Folds are the same for all candidates. As this starts processes, a script must call it under `if __name__
-    == "__main__":`.
+    As this starts processes, a script must call it under `if __name__ == "__main__":`.
+
+    **Arguments:**
+
+    - `episodes`: dealt into folds, which are the same for all candidates.
+    - `candidates`: recipes; `grid` makes a list of them.
+    - `seed`: of folds and trainings.
+    - `out`: folder of `fits.jsonl`, a row for each fit; the same call goes on where a killed one stopped.
+    - `num_folds`: each episode is held out once.
+    - `horizon`: steps ahead that are scored, fewer if the held-out episodes are too short or too few.
+    - `search`: `Grid()` for all, `Halving()` for short trainings of all and full ones of the best.
+    - `cluster`: address or scheduler file of a Dask cluster; without it all cores of this machine.
+    - `num_workers`: processes on this machine.
+    - `retry_failed`: run fits again that failed in an earlier call.
     """
     if not candidates:
         raise InputError(

@@ -50,8 +50,14 @@ def datasets_folder(folder: Path | None = None) -> Path:
 
 
 def load_dataset(name: str, folder: Path | None = None) -> Episodes:
-    """The episodes of a dataset of the catalogue, once `multistep collect` has made it; a damaged file is
-    refused."""
+    """The episodes of a dataset of the paper, once `multistep collect` has made it.
+
+    **Arguments:**
+
+    - `name`: as `multistep datasets` lists them: `cartpole/random`.
+    - `folder`: where they are kept, if not in MULTISTEP_DATASETS or the platform's cache folder. A damaged
+      file there is refused.
+    """
     return load(verified_path(find_dataset(name), folder))
 
 
