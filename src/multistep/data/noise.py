@@ -13,8 +13,8 @@ from multistep.types import Key
 def add_noise(episodes: Episodes, scale: float | Sequence[float | int], *, key: Key) -> Episodes:
     r"""The episodes as a noisy sensor would have logged them.
 
-    $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$ and r
-    the range (largest minus smallest value) of each state dimension over all these episodes.
+    $o_t = s_t + \varepsilon_t$ with $\varepsilon_t \sim \mathcal N(0, \operatorname{diag}(c \odot r)^2)$,
+    r the range (largest minus smallest value) of each state dimension over all these episodes.
 
     **Arguments:**
 
