@@ -9,6 +9,8 @@ from multistep.dynamics.base import check_names as check_names
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
 from multistep.dynamics.learner import BATCH as BATCH
+from multistep.dynamics.linear import CorrectedConfig as CorrectedConfig
+from multistep.dynamics.linear import LineConfig as LineConfig
 from multistep.dynamics.model import MemoryModel as MemoryModel
 from multistep.dynamics.model import Model as Model
 from multistep.dynamics.model import in_units as in_units

@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-from jaxtyping import PyTree
+from jaxtyping import Int, PyTree
+from numpy import ndarray
 
-from multistep.data import Past
+from multistep.data import Past, Windows
 from multistep.errors import InputError
 from multistep.types import Action, Actions, Key, State
 
@@ -67,6 +68,16 @@ class AbstractDynamics(eqx.Module):
     @abstractmethod
     def predict(self, memory: Memory) -> Prediction:
         """What is observed at the time of the memory, once a step has been taken."""
+
+    def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"]) -> "AbstractDynamics":
+        """The dynamics before its first epoch; what of it has a closed form is found here.
+
+        **Arguments:**
+
+        - `windows`: of one step, in the training episodes, in normalised units.
+        - `starts`: where they start.
+        """
+        return self
 
     def inputs(self, actions: Actions, key: Key | None) -> PyTree:
         """The inputs of the steps: the actions, and what is drawn for each beforehand (masks, noise)."""

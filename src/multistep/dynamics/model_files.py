@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from multistep.dynamics.base import AbstractArchitecture
+from multistep.dynamics.linear import CorrectedConfig, LineConfig
 from multistep.dynamics.model import MemoryModel, Model, in_units
 from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.normaliser import Normaliser
@@ -27,7 +28,11 @@ from multistep.runs.atomic import replacing
 
 FORMAT = "multistep model"
 VERSION = 2
-ARCHITECTURES = Registry("architecture", AbstractArchitecture, {"network": NetworkConfig})
+ARCHITECTURES = Registry(
+    "architecture",
+    AbstractArchitecture,
+    {"network": NetworkConfig, "line": LineConfig, "corrected": CorrectedConfig},
+)
 
 
 def save_model(model: Model | MemoryModel, path: str | Path) -> None:

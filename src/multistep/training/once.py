@@ -80,6 +80,7 @@ class Once(Settings, AbstractRecipe):
             )
 
         job = _Job(self, train, normaliser, windows_of, valid, score, learner.num_past, epochs_key)
+        learner = learner.begin(*windows_of(1))
         progress = _Progress(Training.start(learner), job.model_of(learner))
         record = Record(fit_digest(train, valid, self, score, key=key), (), None)
         checkpoint = None if checkpoint is None else Path(checkpoint)
