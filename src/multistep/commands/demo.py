@@ -8,16 +8,17 @@ from typing import Any
 
 import jax
 
+from multistep.commands.baselines import score_baselines
 from multistep.data import add_noise, split
 from multistep.dynamics import save_model
-from multistep.evaluation import Scores, score
+from multistep.evaluation import R2Bar, Scores, score
 from multistep.evaluation.rows import score_rows, score_summary
 from multistep.losses import Uniform
 from multistep.runs.run_folder import check_run, write_rows, write_run
 from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
-from multistep.training import DEFAULT, Fit, Once, Outcome
+from multistep.training import DEFAULT, Fit, LeastSquares, Once, Outcome
 from multistep.training.rows import fit_summary, history_rows
 
 COMMAND = "demo"
@@ -70,9 +71,11 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
         _keep(folder, fitted)
         rows += score_rows(name, scores)
         summary[name] = score_summary(scores) | fit_summary(fitted)
+    linear = LeastSquares().fit(train, valid, key=fit_key, score=R2Bar(1)).model
+    more, baselines = score_baselines(fitted.model, linear, test, config.score_horizon)
     scores: Scores = CARTPOLE.ceiling(test, horizon=config.score_horizon)
-    rows += score_rows("ceiling", scores)
-    summary |= {
+    rows += score_rows("ceiling", scores) + more
+    summary |= baselines | {
         "ceiling": score_summary(scores),
         "noise": config.noise,
         "seconds": time.perf_counter() - started,

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import tyro
 
+from multistep.commands.baselines import LINEAR, score_baselines
 from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
 from multistep.data import Episodes, estimate_noise, split
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, Observer, save_model
@@ -18,7 +19,17 @@ from multistep.evaluation.rows import score_rows, score_summary
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.fit import VALIDATION_HORIZON, fit
-from multistep.training import DEFAULT, PRESETS, RECIPES, AbstractRecipe, Fit, Once, Outcome, Preset
+from multistep.training import (
+    DEFAULT,
+    PRESETS,
+    RECIPES,
+    AbstractRecipe,
+    Fit,
+    LeastSquares,
+    Once,
+    Outcome,
+    Preset,
+)
 from multistep.training.rows import fit_summary, history_rows
 
 COMMAND = "fit"
@@ -67,11 +78,15 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         raise KeyboardInterrupt
     horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)
     scores = score(fitted.model, test, horizon=horizon)
+    linear = LeastSquares().fit(train, valid, key=fit_key, score=validation).model
+    rows, baselines = score_baselines(fitted.model, linear, test, horizon)
     save_model(fitted.model, config.out / "model.safetensors")
+    save_model(linear, config.out / LINEAR)
     write_rows(config.out / "history.csv", _history(fitted))
     sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
     summary = {
         "model": score_summary(scores) | fit_summary(fitted),
+        **baselines,
         "episodes": sizes,
         "score_horizon": horizon,
         "chosen": fitted.chosen,
@@ -79,7 +94,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         "parts": {name: fit_summary(part) for name, part in fitted.parts.items()},
         **(_about_noise(fitted.observer, train) if fitted.observer is not None else {}),
     }
-    write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
+    write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)
     return summary
 
 

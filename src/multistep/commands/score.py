@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from multistep.commands.baselines import beside, score_baselines
 from multistep.commands.source import Changes, Source, fitted_columns, load_saved, read_episodes
 from multistep.evaluation import score, usual_horizon
 from multistep.evaluation.rows import score_rows, score_summary
@@ -41,6 +42,12 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     episodes = read_episodes(replace(config.source, columns=columns), config.changes)
     horizon = usual_horizon(episodes, config.score_horizon, model.num_past)
     scores = score(model, episodes, horizon=horizon)
-    summary = {"model": score_summary(scores), "episodes": len(episodes), "score_horizon": horizon}
-    write_run(config.out, COMMAND, config, score_rows("model", scores), summary)
+    rows, baselines = score_baselines(model, beside(config.model), episodes, horizon)
+    summary = {
+        "model": score_summary(scores),
+        **baselines,
+        "episodes": len(episodes),
+        "score_horizon": horizon,
+    }
+    write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)
     return summary

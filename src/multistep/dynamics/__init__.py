@@ -11,6 +11,7 @@ from multistep.dynamics.forecast import forecast as forecast
 from multistep.dynamics.learner import BATCH as BATCH
 from multistep.dynamics.linear import CorrectedConfig as CorrectedConfig
 from multistep.dynamics.linear import LineConfig as LineConfig
+from multistep.dynamics.linear import Persistence as Persistence
 from multistep.dynamics.model import MemoryModel as MemoryModel
 from multistep.dynamics.model import Model as Model
 from multistep.dynamics.model import in_units as in_units

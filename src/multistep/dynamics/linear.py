@@ -48,6 +48,13 @@ class CorrectedConfig(AbstractArchitecture):
         return Corrected(Line(_zero_line(state_size, action_size)), network)
 
 
+class Persistence(AbstractModel):
+    """Nothing ever changes: the least that a model must beat."""
+
+    def step(self, state: State, action: Action) -> State:
+        return state
+
+
 class Line(AbstractModel):
     r"""$s' = s + W^\top (s, a) + b$, in normalised units."""
 

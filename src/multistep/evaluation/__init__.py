@@ -6,4 +6,5 @@ from multistep.evaluation.r2 import check_horizon as check_horizon
 from multistep.evaluation.r2 import scores_of as scores_of
 from multistep.evaluation.r2 import usual_horizon as usual_horizon
 from multistep.evaluation.score import R2Bar as R2Bar
+from multistep.evaluation.score import advantage as advantage
 from multistep.evaluation.score import score as score

@@ -77,14 +77,28 @@ def scores_of(
     $\bar s_{t+h}$ included.
     """
     horizon = len(sums.diverged)
-    targets = [_states_after(episodes, h + num_past - 1) for h in range(1, horizon + 1)]
-    spread = np.stack([((values - values.mean(axis=0)) ** 2).sum(axis=0) for values in targets]) / unit**2
-    num_rollouts = np.array([len(values) for values in targets])
+    spread = spread_of(episodes, unit, horizon, num_past)
+    num_rollouts = np.array(
+        [count_windows(episodes.lengths, h, num_past).sum() for h in range(1, horizon + 1)]
+    )
     finite = np.isfinite(sums.squared) & (sums.diverged == 0)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         r2 = np.where(finite, 1 - sums.squared / spread, -np.inf)
-    r2[np.stack([np.ptp(values, axis=0) == 0 for values in targets])] = np.nan
+    r2[spread == 0] = np.nan
     return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names)
+
+
+def spread_of(
+    episodes: Episodes, unit: Float[ndarray, " state"], horizon: int, num_past: int = 1
+) -> Float[ndarray, "horizon state"]:
+    """Sum of squared deviations from their mean of the states that are reached at each horizon; 0 where all
+    are the same."""
+    spread = []
+    for h in range(1, horizon + 1):
+        values = _states_after(episodes, h + num_past - 1)
+        squares = ((values - values.mean(axis=0)) ** 2).sum(axis=0) / unit**2
+        spread.append(np.where(np.ptp(values, axis=0) == 0, 0, squares))
+    return np.stack(spread)
 
 
 def longest_horizon(episodes: Episodes, num_past: int = 1) -> int:

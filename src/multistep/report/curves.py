@@ -11,8 +11,16 @@ LABELS = {
     "multi_step": "multi-step loss",
     "ceiling": "true simulator (ceiling)",
     "model": "model",
+    "linear": "linear model",
 }
-COLOURS = {"one_step": "#d95f02", "multi_step": "#1b6ca8", "ceiling": "#666666", "model": "#1b6ca8"}
+COLOURS = {
+    "one_step": "#d95f02",
+    "multi_step": "#1b6ca8",
+    "ceiling": "#666666",
+    "model": "#1b6ca8",
+    "linear": "#1b9e77",
+    "persistence": "#aaaaaa",
+}
 
 
 def draw_r2_curves(out: Path) -> Path:

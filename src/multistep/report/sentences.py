@@ -40,7 +40,22 @@ def model_sentence(summary: dict[str, Any]) -> str:
         sentence += f" (the fit {model['outcome']} after {model['epochs']} epochs)"
     if model["diverged"] > 0:
         sentence += f"; {model['diverged']:.1%} of its rollouts left the finite range"
-    return " ".join([f"{sentence}.", *_about_smoothing(summary)])
+    return " ".join([f"{sentence}.", *_about_linear(summary, last), *_about_smoothing(summary)])
+
+
+def _about_linear(summary: dict[str, Any], last: int) -> Iterator[str]:
+    """Whether the model is any better than a line through the points."""
+    if "over_linear" not in summary:
+        return
+    linear, over = _percent(summary["linear"][f"r2bar_{last}"]), summary["over_linear"]
+    low, high = (float(over[end]) for end in ("low", "high"))
+    between = f" (95 % interval of the difference {low:+.3f} to {high:+.3f})" if math.isfinite(low) else ""
+    if high < 0 or (not math.isfinite(low) and float(over["difference"]) < 0):
+        yield f"A linear model is BETTER: it explains {linear}{between}; take --recipe linear."
+    elif low <= 0 and math.isfinite(low):
+        yield f"A linear model explains {linear}: as good, within the interval{between}."
+    else:
+        yield f"A linear model explains {linear}{between}."
 
 
 def _about_smoothing(summary: dict[str, Any]) -> Iterator[str]:
@@ -81,8 +96,8 @@ def score_table(out: Path) -> Table:
     names = rows["model"].unique(maintain_order=True)
     for name in names:
         curve = rows.filter(pl.col("model") == name).sort("horizon")
-        # Of a model alone, each state for itself too: which one is hard to predict?
-        states = [column for column in rows.columns if column.startswith("r2_")] if len(names) == 1 else []
+        # Of the user's model, each state for itself too: which one is hard to predict?
+        states = [column for column in rows.columns if column.startswith("r2_")] if name == "model" else []
         for column in ("r2", *states):
             values = [_digits(curve[column][h - 1]) for h in horizons]
             title, diverged = NAMES.get(name, name), f"{curve['diverged'].max():.1%}"

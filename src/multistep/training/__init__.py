@@ -9,6 +9,7 @@ from multistep.training.curricula import CURRICULA as CURRICULA
 from multistep.training.curricula import Steady as Steady
 from multistep.training.history import Epoch as Epoch
 from multistep.training.history import Outcome as Outcome
+from multistep.training.least_squares import LeastSquares as LeastSquares
 from multistep.training.once import Once as Once
 from multistep.training.presets import DEFAULT as DEFAULT
 from multistep.training.presets import PAPER as PAPER
@@ -18,5 +19,6 @@ from multistep.training.presets import SMOOTHED as SMOOTHED
 from multistep.training.presets import Preset as Preset
 from multistep.training.settings import Settings as Settings
 from multistep.training.smoothed import Smoothed as Smoothed
+from multistep.training.smoothing import believe as believe
 from multistep.training.smoothing import fit_observer as fit_observer
 from multistep.training.smoothing import smooth as smooth

@@ -6,6 +6,7 @@ from multistep.dynamics import NetworkConfig
 from multistep.losses import Exponential
 from multistep.registry import Registry
 from multistep.training.base import AbstractRecipe
+from multistep.training.least_squares import LeastSquares
 from multistep.training.once import Once
 from multistep.training.smoothed import Smoothed
 
@@ -27,5 +28,9 @@ SMOOTHED = Smoothed.of(DEFAULT)
 
 Preset = Literal["default", "paper"]
 PRESETS: dict[Preset, Once] = {"default": DEFAULT, "paper": PAPER}
-RECIPES = Registry("recipe", AbstractRecipe, {"once": lambda recipe: recipe, "smoothed": Smoothed.of})
+RECIPES = Registry(
+    "recipe",
+    AbstractRecipe,
+    {"once": lambda recipe: recipe, "smoothed": Smoothed.of, "linear": lambda recipe: LeastSquares()},
+)
 """What is typed wraps the one fit that the other options describe."""

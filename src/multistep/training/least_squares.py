@@ -1,0 +1,61 @@
+"""`LeastSquares`: a linear model in closed form, as a recipe like any other."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from multistep.data import Episodes, Windows, window_starts
+from multistep.dynamics import AbstractDynamics, LineConfig, fit_normaliser, forecast, in_units
+from multistep.losses import Uniform
+from multistep.training.base import AbstractRecipe, Fit, Score
+from multistep.training.history import Epoch, Outcome
+from multistep.training.settings import Settings
+from multistep.types import Key
+
+
+@dataclass(frozen=True)
+class LeastSquares(AbstractRecipe):
+    """The linear model whose one-step errors on the training episodes are least: what any other must beat."""
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(horizon=1, weights=Uniform(), epochs=1, least_steps=1)
+
+    def vary(self, **changes: Any) -> "LeastSquares":
+        return self
+
+    def fit(
+        self,
+        train: Episodes,
+        valid: Episodes,
+        *,
+        key: Key,
+        score: Score,
+        checkpoint: str | Path | None = None,
+    ) -> Fit:
+        started = time.perf_counter()
+        normaliser = fit_normaliser(train)
+        windows, starts = Windows(*normaliser.normalise(train), 1), window_starts(train, 1)
+        line = LineConfig().make(train.state_size, train.action_size, key=key).begin(windows, starts)
+        units = jax.tree.map(lambda values: jnp.asarray(values, float), normaliser)
+        model = in_units(line, units, train.state_names, train.action_names)
+        error = float(_error(line, windows, jnp.asarray(starts)))
+        value = float(np.nan_to_num(score(model, valid), nan=-np.inf))
+        epoch = Epoch(0, (error,), (1.0,), value, time.perf_counter() - started)
+        return Fit(model, (epoch,), Outcome.FINISHED)
+
+
+@jax.jit
+def _error(line: AbstractDynamics, windows: Windows, starts: jax.Array) -> jax.Array:
+    """Mean squared error one step ahead."""
+
+    def of_window(start: jax.Array) -> jax.Array:
+        window = windows.gather(start)
+        return ((forecast(line, window.past, window.actions).mean - window.states) ** 2).mean()
+
+    return jax.vmap(of_window)(starts).mean()
