@@ -119,7 +119,7 @@ def test_a_model_that_diverges_cannot_smooth():
 
 @pytest.fixture(scope="module")
 def data():
-    return oscillator_episodes(10, 60, noise=0.3), oscillator_episodes(3, 60, noise=0.3, seed=1)
+    return oscillator_episodes(10, 60, noise=0.3), oscillator_episodes(20, 60, noise=0.3, seed=1)
 
 
 @pytest.mark.slow

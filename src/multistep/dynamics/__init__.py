@@ -22,5 +22,6 @@ from multistep.dynamics.network import NetworkConfig as NetworkConfig
 from multistep.dynamics.normaliser import Normaliser as Normaliser
 from multistep.dynamics.normaliser import fit_normaliser as fit_normaliser
 from multistep.dynamics.observer import Belief as Belief
+from multistep.dynamics.observer import ObservedModel as ObservedModel
 from multistep.dynamics.observer import Observer as Observer
 from multistep.dynamics.rollout import rollout as rollout

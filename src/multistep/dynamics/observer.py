@@ -1,12 +1,15 @@
 """`Observer`: what the state is, from noisy measurements and a model. The extended Kalman filter and its
 smoother."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from multistep.dynamics.base import AbstractModel
+from multistep.data import Past
+from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import advance
 from multistep.types import Action, Actions, Scalar, State
 
@@ -107,6 +110,36 @@ class Observer(eqx.Module):
         start = self.start(measured[0])
         later, smoothed = jax.lax.scan(go_back, jnp.zeros_like(start.mean), (filtered, is_last), reverse=True)
         return jnp.concatenate([(start.mean - start.covariance @ later)[None], smoothed])
+
+
+class ObservedModel(AbstractDynamics):
+    """The observer's model, started from the state that the observer believes in after the last measurements.
+
+    What it forecasts can be compared with other models' whatever the noise on a single measurement.
+    """
+
+    observer: Observer
+    past: int = eqx.field(static=True, default=20)
+    """Measurements that it starts from."""
+
+    @property
+    def num_past(self) -> int:
+        return self.past
+
+    def start(self, past: Past) -> Memory:
+        if len(past.states) == 1:
+            return past.states[0]
+        return self.observer.filter(past.states, past.actions).after.mean[-1]
+
+    def step(self, memory: Memory, given: Any) -> Memory:
+        return self.observer.model.step(memory, given)
+
+    def predict(self, memory: Memory) -> Prediction:
+        return self.observer.model.predict(memory)
+
+    @property
+    def names(self) -> Names | None:
+        return self.observer.model.names
 
 
 class _Spread(eqx.Module):

@@ -25,9 +25,7 @@ from multistep.types import AllActions, AllStates
 CHUNK = 512  # rollouts side by side: large enough for full speed, small enough for the cache
 
 
-def score(
-    model: AbstractDynamics, episodes: Episodes, *, horizon: int, starts: Episodes | None = None
-) -> Scores:
+def score(model: AbstractDynamics, episodes: Episodes, *, horizon: int) -> Scores:
     """R2(1), ..., R2(horizon) of the model over all sub-trajectories of the episodes, actions known.
 
     ```python
@@ -41,14 +39,12 @@ def score(
     - `model`: any dynamics in the units of the episodes, learned or not.
     - `episodes`: what it is compared with; none of them should have been trained on.
     - `horizon`: steps ahead to score.
-    - `starts`: the same episodes with the states that rollouts start from, where these are not the measured
-      ones: those that an observer believes in, say.
     """
     check_horizon(episodes, horizon, model.num_past)
     check_names(model, episodes.state_names, episodes.action_names)
     unit = unit_of(episodes.states)  # R2 does not depend on it, overflow does
     chunks = _chunks(_rollout_starts(episodes, model.num_past))
-    sums = _sum_errors(model, episodes, starts or episodes, chunks, unit, horizon)
+    sums = _sum_errors(model, episodes, chunks, unit, horizon)
     return scores_of(sums, episodes, unit, model.num_past)
 
 
@@ -59,7 +55,7 @@ def unexplained(model: AbstractDynamics, episodes: Episodes, *, horizon: int) ->
     ends = np.cumsum(np.maximum(episodes.lengths - model.num_past + 1, 0))
     shares = []
     for own in np.split(rollouts, ends[:-1]):
-        sums = _sum_errors(model, episodes, episodes, _chunks(own), unit, horizon)
+        sums = _sum_errors(model, episodes, _chunks(own), unit, horizon)
         squared = np.where((sums.diverged > 0)[:, None], np.inf, sums.squared)
         with np.errstate(divide="ignore", invalid="ignore"):
             of_states = np.where(spread > 0, squared / spread, np.nan)
@@ -79,7 +75,6 @@ def advantage(
 def _sum_errors(
     model: AbstractDynamics,
     episodes: Episodes,
-    believed: Episodes,
     chunks: Int[ndarray, "chunks side_by_side 3"],
     unit: Float[ndarray, " state"],
     horizon: int,
@@ -87,7 +82,6 @@ def _sum_errors(
     squared, diverged = _error_sums(
         model,
         jnp.asarray(episodes.states, float),
-        jnp.asarray(believed.states, float),
         jnp.asarray(episodes.actions, float),
         jnp.asarray(chunks),
         jnp.asarray(unit, float),
@@ -114,7 +108,6 @@ class R2Bar:
 def _error_sums(
     model: AbstractDynamics,
     states: AllStates,
-    believed: AllStates,
     actions: AllActions,
     starts: Int[Array, "chunks rollouts 3"],
     unit: Float[Array, " state"],
@@ -127,7 +120,7 @@ def _error_sums(
     def errors_of(start: Int[Array, " 3"]) -> tuple[Float[Array, "horizon state"], Bool[Array, " horizon"]]:
         first_state, first_action, remaining = start
         within = steps < remaining  # past the end of the episode nothing counts
-        past = Past(believed[first_state + before], actions[first_action + before[:-1]])
+        past = Past(states[first_state + before], actions[first_action + before[:-1]])
         predicted = forecast(model, past, actions[first_action + steps]).mean
         errors = ((predicted - states[first_state + 1 + steps]) / unit[None]) ** 2
         return jnp.where(within[:, None], errors, 0), within & ~jnp.isfinite(errors).all(axis=-1)

@@ -19,6 +19,5 @@ from multistep.training.presets import SMOOTHED as SMOOTHED
 from multistep.training.presets import Preset as Preset
 from multistep.training.settings import Settings as Settings
 from multistep.training.smoothed import Smoothed as Smoothed
-from multistep.training.smoothing import believe as believe
 from multistep.training.smoothing import fit_observer as fit_observer
 from multistep.training.smoothing import smooth as smooth

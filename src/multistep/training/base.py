@@ -73,6 +73,8 @@ class Fit:
     """The fits that it is made of, by name; none if it is one."""
     chosen: str | None = None
     """The part whose model this is, where one was chosen."""
+    judged: Mapping[str, float] = field(default_factory=dict)
+    """The judge's score of each part, where one was chosen."""
 
     def __repr__(self) -> str:
         best = self.best_epoch

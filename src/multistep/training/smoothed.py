@@ -12,6 +12,7 @@ from multistep.errors import InputError
 from multistep.runs.progress import progress_spinner
 from multistep.training.base import AbstractRecipe, Fit, Score
 from multistep.training.history import Outcome
+from multistep.training.judge import judge
 from multistep.training.settings import Settings
 from multistep.training.smoothing import CannotSmooth, fit_observer, has_noise, smooth
 from multistep.types import Key
@@ -94,7 +95,12 @@ class Smoothed(AbstractRecipe):
         if second.outcome is Outcome.DIVERGED or best is None or not best.is_scored:
             kept = _kept(first, "Fitted to the smoothed episodes, the model diverged.", observer)
             return replace(kept, parts=parts)
-        return Fit(second.model, second.history, second.outcome, (), observer, parts, "smoothed")
+        with progress_spinner("judging both models"):
+            judged = {name: judge(part.model, train, valid, score) for name, part in parts.items()}
+        better, worse = sorted(parts, key=lambda name: judged[name], reverse=True)
+        says = f"The judge gives the {better} one {judged[better]:.3f}, the {worse} one {judged[worse]:.3f}."
+        chosen = parts[better]
+        return Fit(chosen.model, chosen.history, chosen.outcome, (says,), observer, parts, better, judged)
 
 
 class _NoNoise(CannotSmooth):

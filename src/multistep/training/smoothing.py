@@ -1,8 +1,7 @@
 """`fit_observer`: the noise on measured states, by a model; `smooth`: the states without it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -73,23 +72,6 @@ def smooth(observer: Observer, episodes: Episodes) -> Episodes:
     - `observer`: a model with the noise on measurements and steps.
     - `episodes`: as they were measured; what comes before and after a moment is known to the guess.
     """
-    return _guessed(episodes, partial(_smooth_padded, observer))
-
-
-def believe(observer: Observer, episodes: Episodes) -> Episodes:
-    """The episodes with the state that the observer believes in at every moment, from what was measured up to
-    then.
-
-    **Arguments:**
-
-    - `observer`: a model with the noise on measurements and steps.
-    - `episodes`: as they were measured.
-    """
-    return _guessed(episodes, partial(_filter_padded, observer))
-
-
-def _guessed(episodes: Episodes, guess: Callable[..., PaddedStates]) -> Episodes:
-    """The episodes with guesses of their states, which are made of many episodes at once."""
     states, constant = np.empty_like(episodes.states), np.ptp(episodes.states, axis=0) == 0
     pieces = [piece for number in range(len(episodes)) for piece in _pieces(number, episodes[number])]
     buckets = np.ceil(np.log2([len(piece.episode.actions) for piece in pieces]))
@@ -97,7 +79,7 @@ def _guessed(episodes: Episodes, guess: Callable[..., PaddedStates]) -> Episodes
         buckets
     ):  # padded to the longest of a bucket: few programs to compile, whatever the lengths
         together = [pieces[place] for place in np.flatnonzero(buckets == bucket)]
-        found = np.asarray(guess(*_padded([piece.episode for piece in together])))
+        found = np.asarray(_smooth_padded(observer, *_padded([piece.episode for piece in together])))
         for piece, smoothed in zip(together, found, strict=True):
             if not np.isfinite(smoothed[: len(piece.episode.states)]).all():
                 raise CannotSmooth(
@@ -175,17 +157,6 @@ def _smooth_padded(
     return jax.lax.map(
         lambda episode: observer.smooth(*episode), (states, actions, num_steps), batch_size=EPISODES_AT_ONCE
     )
-
-
-@jax.jit
-def _filter_padded(
-    observer: Observer, states: PaddedStates, actions: PaddedActions, num_steps: Int[Array, " episodes"]
-) -> PaddedStates:
-    def believed(episode: tuple[Array, Array]) -> Array:
-        measured, actions = episode
-        return jnp.concatenate([measured[:1], observer.filter(measured, actions).after.mean])
-
-    return jax.lax.map(believed, (states, actions), batch_size=EPISODES_AT_ONCE)
 
 
 @jax.jit
