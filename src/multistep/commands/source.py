@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import jax
 import tyro
 
-from multistep.data import Columns, Episodes, add_noise, as_episodes, cut, read
+from multistep.data import Columns, Episodes, add_noise, as_episodes, cut, read, with_angles
 from multistep.data.recording import Recording
 from multistep.dynamics import MemoryModel, Model, load_model
 from multistep.registry import import_named
@@ -50,7 +50,8 @@ def read_recordings(source: Source) -> list[Recording]:
 
 def read_episodes(source: Source, changes: Changes | None = None) -> Episodes:
     """The episodes in the files, changed as is asked."""
-    episodes = as_episodes(read_recordings(source))
+    angles = source.columns.angles or _known_angles(source)
+    episodes = with_angles(as_episodes(read_recordings(source)), angles)
     if changes is None:
         return episodes
     if changes.cut is not None:
@@ -93,7 +94,10 @@ def fitted_columns(model: Model | MemoryModel, path: Path, columns: Columns) -> 
             )
             warnings.warn(remark, stacklevel=2)
     return replace(
-        columns, states=columns.states or model.state_names, actions=columns.actions or model.action_names
+        columns,
+        states=columns.states or model.state_names,
+        actions=columns.actions or model.action_names,
+        angles=columns.angles or tuple(fitted.get("angles", ())),
     )
 
 
@@ -104,6 +108,11 @@ def _columns_of_fit(path: Path) -> dict[str, Any]:
         return dict(config.get("source", config)["columns"])  # older runs have the columns by themselves
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _known_angles(source: Source) -> tuple[str, ...]:
+    """The angles of a dataset of the paper."""
+    return next((CATALOGUE[name].task.angles for name in source.files if name in CATALOGUE), ())
 
 
 def _resolved(name: str) -> str:

@@ -1,5 +1,7 @@
 """Episodes: in memory, in files, with noise, in parts and as windows."""
 
+from multistep.data.angles import with_angles as with_angles
+from multistep.data.angles import wrapped_angles as wrapped_angles
 from multistep.data.columns import Columns as Columns
 from multistep.data.digest import episodes_digest as episodes_digest
 from multistep.data.episodes import Episode as Episode

@@ -24,6 +24,8 @@ class Columns:
     """Column that tells the episodes of a file apart (default: one episode per file)."""
     time: str | None = None
     """Column of the time: it must increase, and where a sample is missing a new episode starts."""
+    angles: tuple[str, ...] = ()
+    """States that are angles, wrapped or not: NAME in radians, NAME:deg in degrees."""
     missing: Missing = "refuse"
     """What to do with values that are empty, NaN or infinite: refuse the data, or cut the episode there, in
     any format."""

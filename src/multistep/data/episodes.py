@@ -36,6 +36,8 @@ class Episodes:
     state_names: tuple[str, ...]
     action_names: tuple[str, ...]
     rewards: FlatRewards | None = None
+    turns: tuple[float, ...] = ()
+    """Of each state the size of one turn in its unit if it is an angle, else 0; none: there are no angles."""
 
     def __repr__(self) -> str:
         rewards = "" if self.rewards is None else ", with rewards"
@@ -155,7 +157,7 @@ def unit_of(values: Float[ndarray, "rows column"]) -> Float[ndarray, " column"]:
 def first_pieces(episodes: Episodes, steps: int) -> Episodes:
     """The first `steps` steps of every episode."""
     pieces = [episodes[number] for number in range(len(episodes))]
-    return Episodes.of(
+    found = Episodes.of(
         [
             Episode(states[: steps + 1], actions[:steps], None if rewards is None else rewards[:steps])
             for states, actions, rewards in pieces
@@ -163,6 +165,7 @@ def first_pieces(episodes: Episodes, steps: int) -> Episodes:
         state_names=episodes.state_names,
         action_names=episodes.action_names,
     )
+    return replace(found, turns=episodes.turns)
 
 
 def cut(episodes: Episodes, steps: int) -> Episodes:
@@ -181,7 +184,8 @@ def cut(episodes: Episodes, steps: int) -> Episodes:
         for episode in (episodes[number] for number in range(len(episodes)))
         for start in range(0, len(episode.actions), steps)
     ]
-    return Episodes.of(pieces, state_names=episodes.state_names, action_names=episodes.action_names)
+    found = Episodes.of(pieces, state_names=episodes.state_names, action_names=episodes.action_names)
+    return replace(found, turns=episodes.turns)
 
 
 def _checked(number: int, states: ArrayLike, actions: ArrayLike, rewards: ArrayLike | None = None) -> Episode:

@@ -5,6 +5,7 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
+from multistep.data.angles import with_angles
 from multistep.data.columns import Columns, Missing
 from multistep.data.csv_files import read_csv, save_csv
 from multistep.data.episodes import Episodes
@@ -28,6 +29,7 @@ def load(
     rewards: str | None = None,
     episode: str | None = None,
     time: str | None = None,
+    angles: Sequence[str] = (),
     missing: Missing = "refuse",
 ) -> Episodes:
     """The episodes in these files.
@@ -43,10 +45,12 @@ def load(
     - `rewards`: the column of the rewards, if there is one.
     - `episode`: the column that tells the episodes of a table apart; without it a table is one.
     - `time`: a column that must increase; a gap in it starts a new episode.
+    - `angles`: states that are angles, wrapped or not: `theta` in radians, `theta:deg` in degrees.
     - `missing`: "refuse" what is empty, NaN or infinite, or "cut": the episode ends there and another one
       begins after it.
     """
-    return as_episodes(read(files, Columns(tuple(states), tuple(actions), rewards, episode, time, missing)))
+    columns = Columns(tuple(states), tuple(actions), rewards, episode, time, tuple(angles), missing)
+    return with_angles(as_episodes(read(files, columns)), angles)
 
 
 def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:

@@ -9,7 +9,8 @@ import jax
 from jaxtyping import Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Past, Windows
+from multistep.data import Episodes, Past, Windows
+from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.types import Action, Actions, Key, State
 
@@ -69,13 +70,16 @@ class AbstractDynamics(eqx.Module):
     def predict(self, memory: Memory) -> Prediction:
         """What is observed at the time of the memory, once a step has been taken."""
 
-    def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"]) -> "AbstractDynamics":
+    def begin(
+        self, windows: Windows, starts: Int[ndarray, "windows 2"], normaliser: Normaliser
+    ) -> "AbstractDynamics":
         """The dynamics before its first epoch; what of it has a closed form is found here.
 
         **Arguments:**
 
         - `windows`: of one step, in the training episodes, in normalised units.
         - `starts`: where they start.
+        - `normaliser`: what made these units of the user's.
         """
         return self
 
@@ -128,6 +132,10 @@ class AbstractModel(AbstractDynamics):
 class AbstractArchitecture(ABC):
     """What is to be learned, before it is: a frozen dataclass of plain values, in the header of a model
     file."""
+
+    def suited_to(self, episodes: Episodes) -> "AbstractArchitecture":
+        """The architecture for these episodes, by one that makes use of what is known of their columns."""
+        return self
 
     @abstractmethod
     def make(self, state_size: int, action_size: int, *, key: Key) -> AbstractDynamics:

@@ -1,7 +1,8 @@
 """A line through the points, found by least squares; and the network as a correction of it."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 
 import equinox as eqx
 import jax
@@ -10,28 +11,39 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Windows
+from multistep.data import Episodes, Windows
 from multistep.dynamics.base import AbstractArchitecture, AbstractModel
 from multistep.dynamics.network import Activation, Linear, Network, NetworkConfig, make_network
+from multistep.dynamics.normaliser import Normaliser
 from multistep.types import Action, Key, State
 
 RIDGES = tuple(10.0 ** np.arange(-9, 1))
 """Ridges that are tried, as shares of the number of transitions."""
+Inputs = Float[Array, " inputs"]
 
 
 @dataclass(frozen=True)
 class LineConfig(AbstractArchitecture):
     """A linear model: nothing to choose."""
 
+    turns: tuple[float, ...] = ()
+    """Of each state the size of one turn if it is an angle, else 0; none: there are no angles."""
+
+    def suited_to(self, episodes: Episodes) -> "LineConfig":
+        return replace(self, turns=episodes.turns)
+
     def make(self, state_size: int, action_size: int, *, key: Key) -> "Line":
-        return Line(_zero_line(state_size, action_size))
+        turning = _make_turning(self.turns)
+        weight = jnp.zeros((turning.count_inputs(state_size, action_size), state_size))
+        return Line(turning, Linear(weight, jnp.zeros(state_size)))
 
 
 @dataclass(frozen=True)
 class CorrectedConfig(AbstractArchitecture):
     """A linear model and a network that corrects it; both are trained.
 
-    The network's last layer starts at zero: before the first epoch the whole is the linear model.
+    The network's last layer starts at zero: before the first epoch the whole is the linear model. Of an angle
+    both see sine and cosine, and predict its change.
     """
 
     hidden_size: int = 256
@@ -40,12 +52,50 @@ class CorrectedConfig(AbstractArchitecture):
     """Hidden layers before the head, which has one more."""
     activation: Activation = "relu"
     """Activation of these layers."""
+    turns: tuple[float, ...] = ()
+    """Of each state the size of one turn if it is an angle, else 0; none: there are no angles."""
+
+    def suited_to(self, episodes: Episodes) -> "CorrectedConfig":
+        return replace(self, turns=episodes.turns)
 
     def make(self, state_size: int, action_size: int, *, key: Key) -> "Corrected":
-        network = make_network(NetworkConfig(**asdict(self)), state_size, action_size, key=key)
+        line = LineConfig(self.turns).make(state_size, action_size, key=key)
+        config = NetworkConfig(self.hidden_size, self.num_common_layers, self.activation)
+        num_inputs = line.turning.count_inputs(state_size, action_size)
+        network = make_network(config, state_size, num_inputs - state_size, key=key)
         silent = jax.tree.map(jnp.zeros_like, network.mean_head.output)
-        network = eqx.tree_at(lambda network: network.mean_head.output, network, silent)
-        return Corrected(Line(_zero_line(state_size, action_size)), network)
+        return Corrected(line, eqx.tree_at(lambda network: network.mean_head.output, network, silent))
+
+
+class Turning(eqx.Module):
+    """What a model sees of a state: sine and cosine of angles, everything else as it is."""
+
+    phase: Float[Array, " angles"]
+    """Radians of each angle where its normalised value is 0."""
+    rate: Float[Array, " angles"]
+    """Radians of one normalised unit of each angle."""
+    turns: tuple[float, ...] = eqx.field(static=True)
+
+    def __call__(self, state: State, action: Action) -> Inputs:
+        if not self.turns:
+            return jnp.concatenate([state, action])
+        is_angle = np.array(self.turns) > 0
+        radians = jax.lax.stop_gradient(self.phase) + jax.lax.stop_gradient(self.rate) * state[is_angle]
+        return jnp.concatenate([state[~is_angle], jnp.sin(radians), jnp.cos(radians), action])
+
+    def count_inputs(self, state_size: int, action_size: int) -> int:
+        return state_size + self.phase.size + action_size
+
+    def in_units_of(self, normaliser: Normaliser) -> "Turning":
+        sizes = np.array(self.turns)
+        is_angle = sizes > 0
+        radians = 2 * math.pi / sizes[is_angle]
+        means, deviations = (
+            np.asarray(values)[is_angle] for values in (normaliser.state_mean, normaliser.state_deviation)
+        )
+        # Whole turns are left out: single precision has better use for its digits.
+        phase = np.remainder(means * radians, 2 * math.pi)
+        return Turning(jnp.asarray(phase, float), jnp.asarray(deviations * radians, float), self.turns)
 
 
 class Persistence(AbstractModel):
@@ -56,19 +106,28 @@ class Persistence(AbstractModel):
 
 
 class Line(AbstractModel):
-    r"""$s' = s + W^\top (s, a) + b$, in normalised units."""
+    r"""$s' = s + W^\top x + b$ with x the state and the action, in normalised units."""
 
+    turning: Turning
     change: Linear
 
     def step(self, state: State, action: Action) -> State:
-        return state + self.change(jnp.concatenate([state, action]))
+        return state + self.change(self.turning(state, action))
 
-    def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"]) -> "Line":
-        return Line(fit_line(windows, starts))
+    def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"], normaliser: Normaliser) -> "Line":
+        turning = self.turning.in_units_of(normaliser) if self.turning.turns else self.turning
+        states, actions = windows.states[starts[:, 0]], windows.actions[starts[:, 1]]
+        inputs = np.asarray(jax.vmap(turning)(states, actions), np.float64)
+        changes = np.asarray(windows.states[starts[:, 0] + 1], np.float64) - np.asarray(states, np.float64)
+        return Line(turning, least_squares(inputs, changes))
+
+    def trained(self) -> PyTree[bool]:
+        everything = jax.tree.map(lambda _: True, self)
+        return eqx.tree_at(lambda spec: spec.turning, everything, jax.tree.map(lambda _: False, self.turning))
 
     @property
     def architecture(self) -> LineConfig:
-        return LineConfig()
+        return LineConfig(self.turning.turns)
 
 
 class Corrected(AbstractModel):
@@ -78,42 +137,49 @@ class Corrected(AbstractModel):
     network: Network
 
     def step(self, state: State, action: Action) -> State:
-        features = self.network.features(jnp.concatenate([state, action]))
+        features = self.network.features(self.line.turning(state, action))
         return self.network.add_change(self.line.step(state, action), features)
 
-    def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"]) -> "Corrected":
-        return Corrected(self.line.begin(windows, starts), self.network)
+    def begin(
+        self, windows: Windows, starts: Int[ndarray, "windows 2"], normaliser: Normaliser
+    ) -> "Corrected":
+        return Corrected(self.line.begin(windows, starts, normaliser), self.network)
 
     def trained(self) -> PyTree[bool]:
         """All but the deviation head, which has no part in a loss on the mean."""
         head = self.network.deviation_head
-        everything, none = jax.tree.map(lambda _: True, self), jax.tree.map(lambda _: False, head)
-        return eqx.tree_at(lambda spec: spec.network.deviation_head, everything, none)
+        network = jax.tree.map(lambda _: True, self.network)
+        none = jax.tree.map(lambda _: False, head)
+        return Corrected(self.line.trained(), eqx.tree_at(lambda spec: spec.deviation_head, network, none))
 
     @property
     def architecture(self) -> CorrectedConfig:
-        return CorrectedConfig(**{name: getattr(self.network.architecture, name) for name in _NAMES})
+        own = self.network.architecture
+        turns = self.line.turning.turns
+        return CorrectedConfig(own.hidden_size, own.num_common_layers, own.activation, turns)
 
 
-_NAMES = tuple(asdict(CorrectedConfig()))
-
-
-def fit_line(windows: Windows, starts: Int[ndarray, "windows 2"], ridges: Sequence[float] = RIDGES) -> Linear:
-    r"""The change of the state by least squares: $\min_W \|Y - X W\|^2 + \lambda N \|W\|^2$.
+def least_squares(
+    inputs: Float[ndarray, "examples inputs"],
+    outputs: Float[ndarray, "examples outputs"],
+    ridges: Sequence[float] = RIDGES,
+) -> Linear:
+    r"""$\min_W \|Y - X W\|^2 + \lambda N \|W\|^2$, with a free constant.
 
     Of the ridges $\lambda$ the one with the least generalised cross-validation error is taken,
     $N \|Y - X W_\lambda\|^2 / (N - d_\lambda)^2$ with $d_\lambda$ the degrees of freedom: what leaving out
-    one transition at a time would find, without doing so.
+    one example at a time would find, without doing so.
+
+    **Arguments:**
+
+    - `inputs`, `outputs`: X and Y, an example in each row.
+    - `ridges`: those to try.
     """
-    states, actions = np.asarray(windows.states, np.float64), np.asarray(windows.actions, np.float64)
-    first, action = starts.T
-    inputs = np.concatenate([states[first], actions[action]], axis=1)
-    changes = states[first + 1] - states[first]
-    means = inputs.mean(axis=0), changes.mean(axis=0)
-    inputs, changes = inputs - means[0], changes - means[1]
+    input_mean, output_mean = inputs.mean(axis=0), outputs.mean(axis=0)
+    inputs, outputs = inputs - input_mean, outputs - output_mean
     squares, directions = np.linalg.eigh(inputs.T @ inputs)
-    squares, projected = np.maximum(squares, 0), directions.T @ (inputs.T @ changes)
-    num, total = len(inputs), (changes**2).sum()
+    squares, projected = np.maximum(squares, 0), directions.T @ (inputs.T @ outputs)
+    num, total = len(inputs), (outputs**2).sum()
 
     def error(ridge: float) -> float:
         shrunk = squares + ridge * num
@@ -122,9 +188,9 @@ def fit_line(windows: Windows, starts: Int[ndarray, "windows 2"], ridges: Sequen
 
     best = min(ridges, key=error)
     weight = directions @ (projected / (squares + best * num)[:, None])
-    return Linear(jnp.asarray(weight, float), jnp.asarray(means[1] - means[0] @ weight, float))
+    return Linear(jnp.asarray(weight, float), jnp.asarray(output_mean - input_mean @ weight, float))
 
 
-def _zero_line(state_size: int, action_size: int) -> Linear:
-    weight: Float[Array, "inputs outputs"] = jnp.zeros((state_size + action_size, state_size))
-    return Linear(weight, jnp.zeros(state_size))
+def _make_turning(turns: tuple[float, ...]) -> Turning:
+    angles = jnp.zeros(sum(turn > 0 for turn in turns))
+    return Turning(angles, angles, tuple(turns))

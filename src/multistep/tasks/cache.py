@@ -58,7 +58,8 @@ def load_dataset(name: str, folder: Path | None = None) -> Episodes:
     - `folder`: where they are kept, if not in MULTISTEP_DATASETS or the platform's cache folder. A damaged
       file there is refused.
     """
-    return load(verified_path(find_dataset(name), folder))
+    dataset = find_dataset(name)
+    return load(verified_path(dataset, folder), angles=dataset.task.angles)
 
 
 def verified_path(dataset: Dataset, folder: Path | None = None) -> Path:

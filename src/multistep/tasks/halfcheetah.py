@@ -22,4 +22,5 @@ HALFCHEETAH = locomotion_task(
     forward_velocity="x_dot",
     control_cost=0.1,
     step_seconds=0.05,
+    angles=("pitch",),
 )

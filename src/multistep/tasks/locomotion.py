@@ -27,6 +27,7 @@ def locomotion_task(
     forward_velocity: str,
     control_cost: float,
     step_seconds: float,
+    angles: tuple[str, ...],
 ) -> Task:
     """A task whose first `num_hidden` positions, the place of the body, are not observed."""
     velocity = state_names.index(forward_velocity)
@@ -71,4 +72,5 @@ def locomotion_task(
         observe=observe,
         simulator_states_of=simulator_states_of,
         rewards=rewards,
+        angles=angles,
     )

@@ -15,4 +15,5 @@ SWIMMER = locomotion_task(
     forward_velocity="x_dot",
     control_cost=1e-4,
     step_seconds=0.04,
+    angles=("front_angle",),
 )

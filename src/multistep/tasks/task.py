@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from multistep.data import Episode, Episodes, unit_of
+from multistep.data import Episode, Episodes, unit_of, with_angles
 from multistep.errors import InputError
 from multistep.evaluation import ErrorSums, Scores, check_horizon, scores_of
 from multistep.tasks.simulator import simulate
@@ -47,6 +47,8 @@ class Task:
     ]
     """The environment's own rewards along an episode of simulator states; they may use what is not
     observed."""
+    angles: tuple[str, ...] = ()
+    """States that are angles which turn."""
 
     def make(self) -> "gymnasium.Env[Any, Any]":
         """The environment itself, under Gymnasium's interface."""
@@ -79,7 +81,8 @@ class Task:
         rewards = [self.rewards(*episode) for episode in zip(states, actions, strict=True)]
         observations = self.observe(states).astype(np.float32)
         episodes = map(Episode, observations, actions, np.stack(rewards).astype(np.float32))
-        return Episodes.of(episodes, state_names=self.state_names, action_names=self.action_names)
+        found = Episodes.of(episodes, state_names=self.state_names, action_names=self.action_names)
+        return with_angles(found, self.angles)
 
     def ceiling(self, episodes: Episodes, *, horizon: int) -> Scores:
         """R2 of the true simulator rolled out from the same, noisy, first observations.

@@ -67,7 +67,8 @@ def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Rec
 def fit_digest(train: Episodes, valid: Episodes, recipe: Any, score: Any, *, key: Key) -> str:
     """A digest of everything that decides how a fit goes."""
     data = [episodes_digest(episodes) for episodes in (train, valid)]
-    text = f"{LAYOUT}{json.dumps(plain(recipe), sort_keys=True)}{_name(score)}{data}"
+    turns = train.turns or ""
+    text = f"{LAYOUT}{json.dumps(plain(recipe), sort_keys=True)}{_name(score)}{data}{turns}"
     return hashlib.sha256(text.encode() + np.asarray(jax.random.key_data(key)).tobytes()).hexdigest()
 
 

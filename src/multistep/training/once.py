@@ -68,7 +68,7 @@ class Once(Settings, AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         init_key, epochs_key = jax.random.split(key)
-        learner = self.network.make(train.state_size, train.action_size, key=init_key)
+        learner = self.network.suited_to(train).make(train.state_size, train.action_size, key=init_key)
         _check_data(train, self.horizon, learner.num_past)
         normaliser = fit_normaliser(train)
         arrays = normaliser.normalise(train)
@@ -80,7 +80,7 @@ class Once(Settings, AbstractRecipe):
             )
 
         job = _Job(self, train, normaliser, windows_of, valid, score, learner.num_past, epochs_key)
-        learner = learner.begin(*windows_of(1))
+        learner = learner.begin(*windows_of(1), normaliser)
         progress = _Progress(Training.start(learner), job.model_of(learner))
         record = Record(fit_digest(train, valid, self, score, key=key), (), None)
         checkpoint = None if checkpoint is None else Path(checkpoint)

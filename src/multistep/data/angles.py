@@ -1,0 +1,67 @@
+"""Angles: states that turn, unwrapped where a sensor jumps by one turn."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from multistep.data.episodes import Episodes
+from multistep.errors import InputError
+
+TURNS = {"rad": 2 * math.pi, "deg": 360.0}
+JUMP = 0.1
+"""A jump is one turn if it is off by less than this share of it."""
+
+
+def with_angles(episodes: Episodes, angles: Sequence[str]) -> Episodes:
+    """The episodes, with these states known to be angles and unwrapped: no jumps where a turn is complete.
+
+    A model then sees their sine and cosine, and predicts their change; scores and files stay in the column's
+    own unit.
+
+    **Arguments:**
+
+    - `episodes`: wrapped or not.
+    - `angles`: names of states; `theta` is in radians, `theta:deg` in degrees.
+    """
+    turns = dict.fromkeys(episodes.state_names, 0.0)
+    for word in angles:
+        name, _, unit = word.partition(":")
+        if name not in turns or (unit or "rad") not in TURNS:
+            known = ", ".join(episodes.state_names)
+            raise InputError(
+                f"There is no angle {word}: write NAME or NAME:deg with a name out of the states {known}."
+            )
+        turns[name] = TURNS[unit or "rad"]
+    sizes = tuple(turns.values())
+    return replace(episodes, states=_unwrapped(episodes, sizes), turns=sizes if any(sizes) else ())
+
+
+def wrapped_angles(episodes: Episodes) -> list[str]:
+    """States that look like wrapped angles but are not known to be, as `with_angles` takes them.
+
+    They jump by one turn, again and again, and stay within one.
+    """
+    within = np.ones(len(episodes.states) - 1, bool)
+    within[episodes.state_offsets[1:] - 1] = False  # from one episode to the next is no jump
+    known = episodes.turns or (0.0,) * episodes.state_size
+    found = []
+    for name, values, turn in zip(episodes.state_names, episodes.states.T, known, strict=True):
+        jumps, width = np.abs(np.diff(values))[within], float(np.ptp(values))
+        for unit, size in TURNS.items():
+            whole = np.abs(jumps - size) < JUMP * size
+            between = (jumps > 0.3 * size) & ~whole
+            if not turn and width < (1 + JUMP) * size and whole.sum() > max(1, 10 * between.sum()):
+                found.append(name if unit == "rad" else f"{name}:deg")
+    return found
+
+
+def _unwrapped(episodes: Episodes, turns: tuple[float, ...]) -> np.ndarray:
+    states = episodes.states.copy()
+    for column, turn in enumerate(turns):
+        if turn:
+            for number, first in enumerate(episodes.state_offsets):
+                own = slice(first, first + episodes.lengths[number] + 1)
+                states[own, column] = np.unwrap(episodes.states[own, column].astype(float), period=turn)
+    return states
