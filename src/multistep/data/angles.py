@@ -25,6 +25,8 @@ def with_angles(episodes: Episodes, angles: Sequence[str]) -> Episodes:
     - `episodes`: wrapped or not.
     - `angles`: names of states; `theta` is in radians, `theta:deg` in degrees.
     """
+    if not angles:
+        return episodes  # not a copy of what may be gigabytes
     turns = dict.fromkeys(episodes.state_names, 0.0)
     for word in angles:
         name, _, unit = word.partition(":")
@@ -35,7 +37,7 @@ def with_angles(episodes: Episodes, angles: Sequence[str]) -> Episodes:
             )
         turns[name] = TURNS[unit or "rad"]
     sizes = tuple(turns.values())
-    return replace(episodes, states=_unwrapped(episodes, sizes), turns=sizes if any(sizes) else ())
+    return replace(episodes, states=_unwrapped(episodes, sizes), turns=sizes)
 
 
 def wrapped_angles(episodes: Episodes) -> list[str]:

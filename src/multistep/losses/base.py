@@ -22,6 +22,8 @@ class LossReport(NamedTuple):
     """Weight that each step ahead had."""
     noted: PyTree = ()
     """What the predictions noted, for the dynamics' own use."""
+    steepness: Scalar | None = None
+    """Norm of the loss's gradient as a share of the loss; the epoch, which takes the gradient, fills it in."""
 
 
 class AbstractLoss(eqx.Module):

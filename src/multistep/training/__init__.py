@@ -6,6 +6,7 @@ from multistep.training.base import Fit as Fit
 from multistep.training.base import Lesson as Lesson
 from multistep.training.base import Score as Score
 from multistep.training.curricula import CURRICULA as CURRICULA
+from multistep.training.curricula import Growing as Growing
 from multistep.training.curricula import Steady as Steady
 from multistep.training.history import Epoch as Epoch
 from multistep.training.history import Outcome as Outcome

@@ -1,4 +1,4 @@
-"""`Steady`: one horizon throughout, while the learning rate falls."""
+"""How a training gets to its horizon: `Steady`, one throughout; `Growing`, doubled until it is reached."""
 
 import math
 from collections.abc import Callable
@@ -13,6 +13,11 @@ from multistep.runs.provenance import plain
 from multistep.training.base import AbstractCurriculum, Lesson
 from multistep.training.history import Epoch, Outcome, best_of
 from multistep.training.settings import Settings
+
+PATIENCE = 4
+"""Epochs without a better score after which the next horizon comes."""
+STEEPER = 100.0
+"""So many times the first horizon's steepness is where horizons stop growing."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,87 @@ class Steady(AbstractCurriculum):
         return max(settings.epochs, math.ceil(settings.least_steps / num_batches))
 
 
+@dataclass(frozen=True)
+class Growing(AbstractCurriculum):
+    """The horizon doubles until it is the one that was asked for, while the learning rate falls along half a
+    cosine.
+
+    Each horizon has as many epochs as the last: a short one costs little, and what it has learned is where
+    the next one starts. The next comes early if the score no longer rises; the last one too, where rollouts
+    drift apart so fast that twice the horizon would teach noise.
+    """
+
+    model_steps: int = 16_000_000
+    """Steps of the model to take at most, all rollouts together."""
+    stages: int = 4
+    """Horizons to go through: with 4, an eighth, a quarter, half and all of the one that was asked for."""
+    batch_size: int = 32
+    """Windows per gradient step."""
+    epoch_steps: int = 840
+    """Gradient steps of an epoch, fewer if there are not so many batches."""
+
+    def next(
+        self, history: tuple[Epoch, ...], settings: Settings, count_windows: Callable[[int], int]
+    ) -> Lesson | Outcome:
+        horizons, length = self.horizons(settings.horizon), self.stage_epochs(settings, count_windows)
+        stage, rung, epoch = self._place(history, len(horizons), length)
+        if stage == len(horizons):
+            return Outcome.FINISHED
+        batch_size, num_batches = self._batches(horizons[rung], count_windows)
+        rates = cosine_rates(
+            settings.learning_rate, stage * length + epoch, num_batches, len(horizons) * length
+        )
+        return Lesson(settings.loss, settings.weights, horizons[rung], batch_size, rates)
+
+    def _place(self, history: tuple[Epoch, ...], num_stages: int, length: int) -> tuple[int, int, int]:
+        """After this history: stage, which of the horizons it has, and epochs of it that are over."""
+        stage = rung = start = 0
+        for end in range(1, len(history) + 1):
+            so_far = history[start:end]
+            if len(so_far) == length or (stage < num_stages - 1 and has_stopped_rising(so_far)):
+                rung += not is_too_steep(so_far[-1], history[0])
+                stage, start = stage + 1, end
+        return stage, rung, len(history) - start
+
+    def num_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
+        return len(self.horizons(settings.horizon)) * self.stage_epochs(settings, count_windows)
+
+    def horizons(self, last: int) -> tuple[int, ...]:
+        """The horizons to go through, ending with the last."""
+        return tuple(sorted({max(1, last >> halvings) for halvings in range(self.stages)}))
+
+    def stage_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
+        """Epochs of each horizon."""
+        once_each = sum(
+            horizon * math.prod(self._batches(horizon, count_windows))
+            for horizon in self.horizons(settings.horizon)
+        )
+        return max(1, self.model_steps // once_each)
+
+    def _batches(self, horizon: int, count_windows: Callable[[int], int]) -> tuple[int, int]:
+        """Windows per batch, and batches of an epoch."""
+        num_windows = count_windows(horizon)
+        batch_size = min(self.batch_size, num_windows)
+        return batch_size, min(self.epoch_steps, num_windows // batch_size)
+
+
+def has_stopped_rising(epochs: tuple[Epoch, ...]) -> bool:
+    """Whether none of the last few epochs has improved on what was left unexplained before by 1 %."""
+    before, last = epochs[:-PATIENCE], epochs[-PATIENCE:]
+    if not before:
+        return False
+    best = max(epoch.score for epoch in before)
+    return max(epoch.score for epoch in last) < best + 0.01 * (1 - best)
+
+
+def is_too_steep(epoch: Epoch, first: Epoch) -> bool:
+    """Whether a rollout's error depends so much more on the weights than it did at the first horizon that
+    twice the horizon would be chance."""
+    if epoch.steepness is None or first.steepness is None:
+        return False
+    return not epoch.steepness < STEEPER * first.steepness
+
+
 def batches_of(settings: Settings, num_windows: int) -> tuple[int, int]:
     """Windows per batch, and batches in one pass over so many windows."""
     batch_size = min(settings.batch_size, num_windows)
@@ -50,7 +136,7 @@ def cosine_rates(start: float, epoch: int, num_batches: int, num_epochs: int) ->
     return start * (1 + np.cos(np.pi * done)) / 2
 
 
-CURRICULA = Registry("curriculum", AbstractCurriculum, {"steady": Steady})
+CURRICULA = Registry("curriculum", AbstractCurriculum, {"steady": Steady, "growing": Growing})
 
 
 @plain.register

@@ -68,11 +68,12 @@ def _train_epoch(
         def cost(trained: PyTree) -> tuple[Scalar, LossReport]:
             return loss(eqx.combine(trained, rest), batch, weights, batch_key)
 
-        gradient, report = jax.grad(cost, has_aux=True)(trained)
+        (value, report), gradient = jax.value_and_grad(cost, has_aux=True)(trained)
         direction, moments = ADAM.update(gradient, training.moments)
         trained = jax.tree.map(lambda value, change: value - learning_rate * change, trained, direction)
         after = Training(eqx.combine(trained, rest).note(report.noted), moments)
-        return eqx.filter(after, eqx.is_array), report._replace(noted=())
+        steepness = optax.tree.norm(gradient) / (value + jnp.finfo(value.dtype).tiny)
+        return eqx.filter(after, eqx.is_array), report._replace(noted=(), steepness=steepness)
 
     keys = jax.random.split(key, len(batches))
     changing, reports = jax.lax.scan(descend, changing, (batches, learning_rates, keys))

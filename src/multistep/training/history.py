@@ -27,6 +27,14 @@ class Epoch:
     """Validation score of the model at the end of the epoch."""
     seconds: float
     """Time of training and validation."""
+    steepness: float | None = None
+    """Norm of the loss's gradient as a share of the loss: how much the weights matter to what is predicted,
+    more and more with the horizon where rollouts drift apart."""
+
+    @property
+    def horizon(self) -> int:
+        """Steps ahead of its windows."""
+        return len(self.errors)
 
     @property
     def is_sound(self) -> bool:

@@ -178,7 +178,8 @@ class _Job(NamedTuple):
         score = self.score(model, self.valid)
         value = -math.inf if math.isnan(score) else float(score)  # what is not a number ranks last
         errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report[:2])
-        epoch = Epoch(number, errors, weights, value, time.perf_counter() - started)
+        steepness = None if report.steepness is None else float(report.steepness)
+        epoch = Epoch(number, errors, weights, value, time.perf_counter() - started, steepness)
         history = (*history, epoch)
         return _Progress(training, model if best_of(history) == epoch else progress.best), history
 
