@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from multistep.losses import Custom as Custom
     from multistep.losses import Exponential as Exponential
     from multistep.losses import Uniform as Uniform
+    from multistep.selection.automatic import Automatic as Automatic
     from multistep.selection.candidates import grid as grid
     from multistep.selection.fit import fit as fit
     from multistep.selection.select import refit as refit
@@ -46,6 +47,7 @@ _PLACES = {
     "errors": ("InputError",),
     "evaluation": ("R2Bar", "Scores", "score"),
     "losses": ("Balanced", "Custom", "Exponential", "Uniform"),
+    "selection.automatic": ("Automatic",),
     "selection.candidates": ("grid",),
     "selection.fit": ("fit",),
     "selection.select": ("refit", "select"),

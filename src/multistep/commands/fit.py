@@ -1,7 +1,7 @@
 """`multistep fit`: a model from the user's own files."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,11 +18,12 @@ from multistep.evaluation import R2Bar, score, usual_horizon
 from multistep.evaluation.rows import score_rows, score_summary
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
+from multistep.selection.automatic import Automatic
 from multistep.selection.fit import VALIDATION_HORIZON, fit
+from multistep.selection.recipes import RECIPES
 from multistep.training import (
     DEFAULT,
     PRESETS,
-    RECIPES,
     AbstractRecipe,
     Fit,
     LeastSquares,
@@ -48,8 +49,14 @@ class FitFilesConfig:
     score_horizon: int = 100
     """Steps ahead to score (fewer if the test episodes are too short or too few)."""
     recipe: str | None = None
-    """once: one fit; smoothed: where there is noise, take it out with the model and fit again; module:Name
-    for your own (default: smoothed; with the paper's preset once)."""
+    """automatic: what is best by the judge; once: one fit; smoothed: where there is noise, take it out with
+    the model and fit again; linear; small: a small network by second-order descent; module:Name for your own
+    (default: automatic; smoothed if training options are given; with the paper's preset once)."""
+    budget: str | None = None
+    """What the automatic recipe may spend on training, about: 60s, 5min, or model steps as 20M (default:
+    until more is of no use)."""
+    without: tuple[str, ...] = ()
+    """What the automatic recipe leaves out: linear, small, smoothing, growing, cross_fitting, refit."""
     architecture: str | None = None
     """What is learned in place of the network: module:Name of your own architecture."""
     seed: int = 0
@@ -107,8 +114,14 @@ def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
                 "--architecture takes the place of the network: leave out the options --network.*."
             )
         once = once.vary(network=ARCHITECTURES.find(config.architecture))
-    usual = "once" if config.preset == "paper" else "smoothed"
-    return RECIPES.find(config.recipe or usual, once)
+    own = once != PRESETS[config.preset]
+    usual = "once" if config.preset == "paper" else "smoothed" if own else "automatic"
+    recipe = RECIPES.find(config.recipe or usual, once)
+    if not isinstance(recipe, Automatic):
+        if config.budget is not None or config.without:
+            raise InputError("--budget and --without belong to the automatic recipe: add --recipe automatic.")
+        return recipe
+    return replace(recipe, budget=config.budget, without=config.without)
 
 
 def _history(fitted: Fit) -> list[Row]:

@@ -27,10 +27,11 @@ from multistep.runs.row_log import Row
 from multistep.runs.run_folder import open_run, write_rows, write_run
 from multistep.runs.workers import Workers
 from multistep.selection.ranked import Ranked
+from multistep.selection.recipes import RECIPES
 from multistep.selection.search import AbstractSearch, Grid, Halving
 from multistep.selection.select import Selection, refit, select
 from multistep.selection.vary import vary_all
-from multistep.training import PRESETS, RECIPES, AbstractRecipe, Outcome, Preset
+from multistep.training import PRESETS, AbstractRecipe, Outcome, Preset
 from multistep.training.rows import fit_summary, history_rows
 
 COMMAND = "select"
@@ -55,7 +56,8 @@ class SelectConfig:
     preset: Preset = "default"
     """What the training options are otherwise: ours, or the paper's."""
     recipe: str = "once"
-    """What is selected: once, one fit; smoothed, fitted again without the noise; module:Name for your own."""
+    """What is selected: once, one fit; smoothed, fitted again without the noise; automatic, what fit does;
+    module:Name for your own."""
     search: Literal["grid", "halving"] = "grid"
     """grid: every candidate in full; halving: short trainings of all, full ones of the best, at a fraction of
     the cost."""

@@ -8,7 +8,9 @@ from multistep.data.episodes import Episode as Episode
 from multistep.data.episodes import Episodes as Episodes
 from multistep.data.episodes import cut as cut
 from multistep.data.episodes import first_pieces as first_pieces
+from multistep.data.episodes import join as join
 from multistep.data.episodes import unit_of as unit_of
+from multistep.data.episodes import usual_length as usual_length
 from multistep.data.files import load as load
 from multistep.data.files import read as read
 from multistep.data.files import save as save

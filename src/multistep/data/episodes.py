@@ -154,6 +154,25 @@ def unit_of(values: Float[ndarray, "rows column"]) -> Float[ndarray, " column"]:
     return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0, dtype=np.float64), 1.0)
 
 
+def usual_length(episodes: Episodes) -> int:
+    """The largest number of steps that at least half of all steps lie in episodes of."""
+    lengths = np.sort(episodes.lengths)[::-1]
+    return int(lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)])
+
+
+def join(first: Episodes, second: Episodes) -> Episodes:
+    """The episodes of both, which have the same columns."""
+    both = (first, second)
+    rewards = [part.rewards for part in both if part.rewards is not None]
+    return replace(
+        first,
+        states=np.concatenate([part.states for part in both]),
+        actions=np.concatenate([part.actions for part in both]),
+        rewards=np.concatenate(rewards) if len(rewards) == 2 else None,
+        lengths=np.concatenate([part.lengths for part in both]),
+    )
+
+
 def first_pieces(episodes: Episodes, steps: int) -> Episodes:
     """The first `steps` steps of every episode."""
     pieces = [episodes[number] for number in range(len(episodes))]

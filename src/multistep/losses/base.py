@@ -23,7 +23,7 @@ class LossReport(NamedTuple):
     noted: PyTree = ()
     """What the predictions noted, for the dynamics' own use."""
     steepness: Scalar | None = None
-    """Norm of the loss's gradient as a share of the loss; the epoch, which takes the gradient, fills it in."""
+    """Norm of the loss's gradient as a share of the loss; the epoch fills it in."""
 
 
 class AbstractLoss(eqx.Module):

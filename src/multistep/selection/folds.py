@@ -28,7 +28,7 @@ class Fold:
 def deal_folds(num_episodes: int, num_folds: int, *, valid_share: float = 0.1, key: Key) -> list[Fold]:
     """Cross-validation: every episode is in exactly one test part; a share of the others chooses the
     epoch."""
-    num_valid = max(1, round(valid_share * num_episodes))
+    num_valid = max(1, round(valid_share * num_episodes)) if valid_share else 0
     if not 2 <= num_folds <= num_episodes or num_episodes - -(-num_episodes // num_folds) <= num_valid:
         raise InputError(
             f"{num_episodes} episodes cannot be dealt into {num_folds} folds with {num_valid} of the rest "

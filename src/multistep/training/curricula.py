@@ -69,9 +69,10 @@ class Growing(AbstractCurriculum):
         if stage == len(horizons):
             return Outcome.FINISHED
         batch_size, num_batches = self._batches(horizons[rung], count_windows)
-        rates = cosine_rates(
-            settings.learning_rate, stage * length + epoch, num_batches, len(horizons) * length
-        )
+        # The rate falls with the model steps, not with the epochs: those of the last horizon are the most.
+        epochs = epoch + np.arange(num_batches) / num_batches
+        done = (sum(horizons[:stage]) * length + horizons[stage] * epochs) / (sum(horizons) * length)
+        rates = settings.learning_rate * (1 + np.cos(np.pi * done)) / 2
         return Lesson(settings.loss, settings.weights, horizons[rung], batch_size, rates)
 
     def _place(self, history: tuple[Epoch, ...], num_stages: int, length: int) -> tuple[int, int, int]:

@@ -1,9 +1,13 @@
 """The judge: which of two models of one dataset is better, whatever the noise on what it starts from."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from multistep.data import Episodes
-from multistep.dynamics import AbstractDynamics, AbstractModel, ObservedModel
+from multistep.dynamics import AbstractDynamics, AbstractModel, ObservedModel, Observer
 from multistep.training.base import Score
 from multistep.training.smoothing import CannotSmooth, fit_observer
 
@@ -36,4 +40,30 @@ def observed(model: Any, train: Episodes, valid: Episodes) -> AbstractDynamics:
         observer = fit_observer(model, train)
     except CannotSmooth:
         return model
-    return ObservedModel(observer, max(1, min(MEASUREMENTS, int(valid.lengths.max()) // 5)))
+    return ObservedModel(observer, num_measurements(valid))
+
+
+def num_measurements(episodes: Episodes) -> int:
+    """How many measurements the observer may have before a rollout in these episodes."""
+    return max(1, min(MEASUREMENTS, int(episodes.lengths.max()) // 5))
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """A score as the judge takes it, with noise that is known already: for the epochs of one fit."""
+
+    score: Score
+    measurement_noise: tuple[float, ...]
+    step_noise: tuple[float, ...]
+
+    @staticmethod
+    def by(observer: Observer, score: Score) -> "Filtered":
+        """With the noise of this observer, whatever the model."""
+        noises = (observer.measurement_noise, observer.step_noise)
+        return Filtered(score, *(tuple(np.asarray(noise, float).tolist()) for noise in noises))
+
+    def __call__(self, model: Any, episodes: Episodes) -> float:
+        if not isinstance(model, AbstractModel):
+            return self.score(model, episodes)
+        noises = (jnp.asarray(noise, float) for noise in (self.measurement_noise, self.step_noise))
+        return self.score(ObservedModel(Observer(model, *noises), num_measurements(episodes)), episodes)

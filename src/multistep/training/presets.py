@@ -1,12 +1,9 @@
-"""The recipes that come with the package, and those that can be typed."""
+"""The settings that come with the package."""
 
 from typing import Literal
 
 from multistep.dynamics import NetworkConfig
 from multistep.losses import Exponential
-from multistep.registry import Registry
-from multistep.training.base import AbstractRecipe
-from multistep.training.least_squares import LeastSquares
 from multistep.training.once import Once
 from multistep.training.smoothed import Smoothed
 
@@ -24,13 +21,7 @@ PAPER = Once(
 Cartpole data."""
 
 SMOOTHED = Smoothed.of(DEFAULT)
-"""What `multistep.fit` does by itself."""
+"""Fitted again without the noise, if there is any."""
 
 Preset = Literal["default", "paper"]
 PRESETS: dict[Preset, Once] = {"default": DEFAULT, "paper": PAPER}
-RECIPES = Registry(
-    "recipe",
-    AbstractRecipe,
-    {"once": lambda recipe: recipe, "smoothed": Smoothed.of, "linear": lambda recipe: LeastSquares()},
-)
-"""What is typed wraps the one fit that the other options describe."""

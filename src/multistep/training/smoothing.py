@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
-from multistep.data import Episode, Episodes, Windows, estimate_noise, unit_of, window_starts
+from multistep.data import Episode, Episodes, Windows, estimate_noise, unit_of, usual_length, window_starts
 from multistep.dynamics import AbstractModel, Observer
 from multistep.errors import InputError
 from multistep.types import Scalar, State
@@ -35,7 +35,7 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     from scipy.optimize import minimize  # slow to import
 
     _check_length(episodes)
-    steps = min(SEGMENT_STEPS, _usual_length(episodes))
+    steps = min(SEGMENT_STEPS, usual_length(episodes))
     starts = window_starts(episodes, steps)
     starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
     windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
@@ -118,18 +118,12 @@ def has_noise(observer: Observer, episodes: Episodes) -> bool:
 
 
 def _check_length(episodes: Episodes) -> None:
-    steps = _usual_length(episodes)
+    steps = usual_length(episodes)
     if steps < MIN_STEPS:
         raise CannotSmooth(
             f"Half of all steps are in episodes of {steps} steps or fewer, where noise cannot be told from "
             f"motion: that takes {MIN_STEPS} steps."
         )
-
-
-def _usual_length(episodes: Episodes) -> int:
-    """The largest number of steps that at least half of all steps lie in episodes of."""
-    lengths = np.sort(episodes.lengths)[::-1]
-    return int(lengths[np.searchsorted(np.cumsum(lengths), lengths.sum() / 2)])
 
 
 def _padded(episodes: Sequence[Episode]) -> tuple[PaddedStates, PaddedActions, Int[Array, " episodes"]]:

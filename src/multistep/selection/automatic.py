@@ -1,0 +1,355 @@
+"""`Automatic`: what `fit` does by itself. A line, a small network, a large one, again without the noise: a
+judge chooses."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from multistep.data import Episodes, join, usual_length
+from multistep.dynamics import (
+    AbstractArchitecture,
+    AbstractDynamics,
+    AbstractModel,
+    CorrectedConfig,
+    NetworkConfig,
+    Observer,
+)
+from multistep.errors import InputError
+from multistep.evaluation import R2Bar, advantage, usual_horizon
+from multistep.losses import AbstractWeights, Balanced
+from multistep.runs.progress import progress_spinner
+from multistep.selection.folds import deal_folds
+from multistep.training import (
+    AbstractRecipe,
+    Filtered,
+    Fit,
+    Growing,
+    LeastSquares,
+    Once,
+    Outcome,
+    QuasiNewton,
+    Score,
+    Settings,
+    fit_observer,
+    has_noise,
+    observed,
+    smooth,
+)
+from multistep.training.smoothing import CannotSmooth
+from multistep.types import Key
+
+FIRST_STEPS, SECOND_STEPS = 1_600_000, 16_000_000
+"""Model steps of the two fits of the large network, where no budget says otherwise."""
+PASSES = 1000
+"""No fit takes more model steps than so many for each step of the training episodes."""
+SMALL = 20_000
+"""Steps of training episodes up to which the small network is tried by second-order descent."""
+FEW = 3_000
+"""Steps of episodes up to which each of them judges once."""
+FOLDS = 4
+STAGES = 4
+"""Horizons of the longer fit, each twice the one before."""
+STEPS_PER_SECOND = 100_000
+"""Model steps that any machine takes: for the first fit of a budget in seconds, before there is a
+measurement."""
+OVERHEAD = 0.2
+"""Share of a budget in seconds for compilation, smoothing and judging."""
+STEPS = ("linear", "small", "smoothing", "growing", "cross_fitting", "refit")
+"""What can be left out by name, for a comparison."""
+NAMES = {
+    "linear": "a linear model",
+    "small": "a small network",
+    "first": "a large network",
+    "second": "the large network, trained for longer",
+}
+
+
+@dataclass(frozen=True)
+class Automatic(AbstractRecipe):
+    """The best model that these data allow, by a judge that noise does not mislead.
+
+    It fits a line by least squares; a small network, if the data are few, by second-order descent over all of
+    them; a large network that corrects the line, quickly; and that one again for longer, with a horizon that
+    grows, to the episodes without the noise that the first has found on them. The judge (`judge`) compares
+    what each forecasts of the validation episodes from the state that its own observer believes in. Where
+    episodes are few, every one of them judges once, and what is chosen is fitted to all.
+    """
+
+    horizon: int = 40
+    """Steps ahead that the loss of the large network looks at in the end; fewer if episodes are shorter."""
+    weights: AbstractWeights = field(default_factory=Balanced)
+    """Weights of the steps ahead."""
+    network: AbstractArchitecture = field(default_factory=CorrectedConfig)
+    """The large network."""
+    budget: str | None = None
+    """Time or model steps to spend on training, about: 60s, 5min, 20M; none: until more is of no use."""
+    without: tuple[str, ...] = ()
+    """What is left out, by name: linear, small, smoothing, growing, cross_fitting, refit."""
+
+    def __post_init__(self) -> None:
+        if unknown := sorted(set(self.without) - set(STEPS)):
+            raise InputError(f"There is no step {unknown[0]} to leave out: name one of {', '.join(STEPS)}.")
+        Settings(horizon=self.horizon, weights=self.weights)
+        if self.budget is not None:
+            Budget.parse(self.budget)
+
+    @staticmethod
+    def of(recipe: AbstractRecipe) -> "Automatic":
+        """With the horizon and the weights of this recipe; the rest is chosen."""
+        settings = recipe.settings
+        if isinstance(recipe, Once) and recipe != Once(horizon=settings.horizon, weights=settings.weights):
+            raise InputError(
+                "The automatic recipe chooses network, length and step size of the training by itself: leave "
+                "those options out, or take --recipe smoothed."
+            )
+        return Automatic(settings.horizon, settings.weights)
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(horizon=self.horizon, weights=self.weights)
+
+    def vary(self, **changes: Any) -> "Automatic":
+        return replace(self, **changes)
+
+    def most_steps(self, train: Episodes) -> int:
+        budget = Budget.parse(self.budget)
+        return self._first_steps(train, budget) + self._second_steps(train, budget, None)
+
+    def fit(
+        self,
+        train: Episodes,
+        valid: Episodes,
+        *,
+        key: Key,
+        score: Score,
+        checkpoint: str | Path | None = None,
+    ) -> Fit:
+        """The part that the judge prefers; the parts are called linear, small, first and second."""
+        pool = join(train, valid)
+        crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
+        try:
+            tried = self._try(train, valid, key, score, None if checkpoint is None else Path(checkpoint))
+            if not crossed or tried.is_clear:
+                return tried.fit(pool if crossed else valid)
+            return self._cross_fit(tried, pool, key, score)
+        except _Interrupted as stopped:
+            return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
+
+    def _try(
+        self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: Path | None
+    ) -> "_Tried":
+        """Every way that these episodes allow, and the judge's scores."""
+        parts: dict[str, Fit] = {}
+        notes: list[str] = []
+
+        def attempt(name: str, recipe: AbstractRecipe, episodes: Episodes, key: Key, score: Score) -> Fit:
+            file = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}_{name}")
+            parts[name] = recipe.fit(episodes, valid, key=key, score=score, checkpoint=file)
+            if parts[name].outcome is Outcome.INTERRUPTED:
+                raise _Interrupted(_best_so_far(parts))
+            return parts[name]
+
+        if "linear" not in self.without:
+            attempt("linear", LeastSquares(), train, key, score)
+        if "small" not in self.without and train.num_steps <= SMALL:
+            attempt("small", QuasiNewton(), train, jax.random.fold_in(key, 2), score)
+        budget = Budget.parse(self.budget)
+        quick = Growing(self._first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
+        first = attempt("first", self._once(train, quick), train, key, score)
+        steps, observer = self._second_steps(train, budget, first), None
+        if first.outcome is not Outcome.DIVERGED and steps:
+            episodes, stages = train, 1 if "growing" in self.without else STAGES
+            if "smoothing" not in self.without:
+                try:
+                    with progress_spinner("taking the noise out of the episodes"):
+                        episodes, observer = _without_noise(first.model, train)
+                except CannotSmooth as error:
+                    notes.append(str(error))
+            longer = self._once(train, Growing(steps, stages=stages))
+            by = score if observer is None else Filtered.by(observer, score)
+            attempt("second", longer, episodes, jax.random.fold_in(key, 1), by)
+        with progress_spinner("judging the models"):
+            seen = {name: observed(part.model, train, valid) for name, part in parts.items()}
+            judged = {name: _number(score(model, valid)) for name, model in seen.items()}
+        return _Tried(parts, judged, seen, valid, score, observer, tuple(notes))
+
+    def _once(self, train: Episodes, curriculum: Growing) -> Once:
+        network = NetworkConfig() if "linear" in self.without else self.network
+        horizon = max(1, min(self.horizon, usual_length(train)))
+        return Once(horizon=horizon, weights=self.weights, network=network, curriculum=curriculum)
+
+    def _first_steps(self, train: Episodes, budget: "Budget") -> int:
+        most = budget.model_steps or (budget.seconds or math.inf) * STEPS_PER_SECOND
+        return int(min(FIRST_STEPS, PASSES * train.num_steps / 4, 0.4 * most))
+
+    def _second_steps(self, train: Episodes, budget: "Budget", rough: Fit | None) -> int:
+        """What is left of the budget, by the speed of the first fit if it is one of time."""
+        most = min(SECOND_STEPS, PASSES * train.num_steps)
+        first = self._first_steps(train, budget)
+        if budget.model_steps:
+            return int(min(max(most, budget.model_steps), budget.model_steps - first))
+        if budget.seconds is None:
+            return most
+        if rough is None:
+            return int((1 - OVERHEAD) * budget.seconds * STEPS_PER_SECOND) - first
+        spent = sum(epoch.seconds for epoch in rough.history)
+        usual = float(np.median([epoch.seconds for epoch in rough.history])) * len(rough.history)
+        left = (1 - OVERHEAD) * budget.seconds - spent
+        return max(0, int(left * first / usual))
+
+    def _cross_fit(self, tried: "_Tried", pool: Episodes, key: Key, score: Score) -> Fit:
+        """Each episode judges once; then the chosen way is gone again, with all of them."""
+        folds = deal_folds(len(pool), min(FOLDS, len(pool)), valid_share=0, key=key)
+        totals: dict[str, list[float]] = {name: [] for name in tried.parts}
+        for fold in folds:
+            own = self._try(pool.take(fold.train), pool.take(fold.test), key, score, None)
+            for name in totals:
+                totals[name].append(own.judged.get(name, -math.inf))
+        judged = {name: float(np.mean(scores)) for name, scores in totals.items()}
+        best = max(judged, key=lambda name: judged[name])
+        crossed = replace(tried, judged=judged, crossed=np.array([totals[name] for name in judged]))
+        if "refit" in self.without:
+            return crossed.fit(pool)
+        again = replace(self, without=(*self.without, "cross_fitting"))
+        refitted = again._try(pool, pool, key, score, None)
+        if best not in refitted.parts:
+            return crossed.fit(pool)
+        chosen = replace(crossed, parts={**crossed.parts, best: refitted.parts[best]})
+        return chosen.fit(pool, "Fitted again to all episodes, those of the validation too.")
+
+
+class Budget(NamedTuple):
+    """Of one kind or the other; of neither, there is no limit."""
+
+    seconds: float | None = None
+    model_steps: int | None = None
+
+    @staticmethod
+    def parse(text: str | None) -> "Budget":
+        """As typed: 60s, 5min, 1h, 500k or 20M (model steps)."""
+        if text is None:
+            return Budget()
+        found = re.fullmatch(r"\s*(\d+\.?\d*)\s*(s|min|h|k|M)\s*", text)
+        if found is None or float(found[1]) <= 0:
+            raise InputError(
+                f"The budget is {text}: write a time, as in 60s, 5min or 1h, or a number of model steps, as "
+                "in 500k or 20M."
+            )
+        number, unit = float(found[1]), found[2]
+        if unit in ("k", "M"):
+            return Budget(model_steps=int(number * {"k": 1e3, "M": 1e6}[unit]))
+        return Budget(seconds=number * {"s": 1, "min": 60, "h": 3600}[unit])
+
+
+class _Interrupted(Exception):
+    def __init__(self, fit: Fit):
+        super().__init__()
+        self.fit = fit
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """The fits, and what the judge says of them."""
+
+    parts: Mapping[str, Fit]
+    judged: Mapping[str, float]
+    seen: Mapping[str, AbstractDynamics]
+    """The models as the judge sees them."""
+    valid: Episodes
+    score: Score
+    observer: Observer | None
+    notes: tuple[str, ...]
+    crossed: np.ndarray | None = None
+    """Scores by part and fold, where every episode has judged."""
+
+    @property
+    def ranking(self) -> list[str]:
+        return sorted(self.parts, key=lambda name: self.judged[name], reverse=True)
+
+    def difference(self) -> tuple[float, float, float] | None:
+        """How far the best is ahead of the next, with a 95 % interval by episodes."""
+        if len(self.parts) < 2 or not isinstance(self.score, R2Bar) or self.crossed is not None:
+            return None
+        best, second = (self.seen[name] for name in self.ranking[:2])
+        past = max(best.num_past, second.num_past)
+        if best.num_past != second.num_past:
+            return None
+        horizon = usual_horizon(self.valid, self.score.horizon, past)
+        with np.errstate(invalid="ignore"):
+            return advantage(best, second, self.valid, horizon=horizon)
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the best is ahead of the next whatever episodes there might have been."""
+        found = self.difference()
+        return len(self.parts) < 2 or (found is not None and found[1] > 0)
+
+    def fit(self, judges: Episodes, *more: str) -> Fit:
+        """The best part, and why."""
+        best, *others = self.ranking
+        chosen = self.parts[best]
+        scores = ", ".join(f"{NAMES[name]} {_digits(self.judged[name])}" for name in self.ranking[::-1])
+        tried = f"Tried, with the judge's score on {_episodes(len(judges))}: {scores}."
+        why = f"Chosen: {NAMES[best]}"
+        if others and (found := self.difference()) is not None and math.isfinite(found[0]):
+            difference, low, high = found
+            why += f", ahead of {NAMES[others[0]]} by {difference:.3f}"
+            if math.isfinite(low):
+                sure = "sure" if low > 0 else "not sure: they may be as good"
+                why += f" (95 % interval {low:+.3f} to {high:+.3f}: {sure})"
+        horizons = list(dict.fromkeys(epoch.horizon for epoch in chosen.history))
+        trained = f"Trained with a horizon of {', '.join(map(str, horizons))}"
+        trained += " steps" + (", its score still rising: a larger budget may help" if _rises(chosen) else "")
+        return Fit(
+            chosen.model,
+            chosen.history,
+            chosen.outcome,
+            (tried, f"{why}.", f"{trained}.", *self.notes, *more),
+            self.observer,
+            dict(self.parts),
+            best,
+            dict(self.judged),
+        )
+
+
+def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | None]:
+    """The episodes as the model's observer believes they were, if there is noise on them."""
+    if not isinstance(model, AbstractModel):
+        raise CannotSmooth("A model with memory makes its own of the noise in its past.")
+    observer = fit_observer(model, train)
+    return (smooth(observer, train) if has_noise(observer, train) else train), observer
+
+
+def _rises(fit: Fit) -> bool:
+    """Whether the last quarter of the epochs took away more than a tenth of what was left unexplained."""
+    scores = [epoch.score for epoch in fit.history]
+    before = scores[: -max(1, len(scores) // 4)]
+    if len(scores) < 4 or not math.isfinite(max(before)):
+        return False
+    return 1 - max(scores) < 0.9 * (1 - max(before))
+
+
+def _best_so_far(parts: Mapping[str, Fit]) -> Fit:
+    def score_of(fit: Fit) -> float:
+        return -math.inf if fit.best_epoch is None else fit.best_epoch.score
+
+    best = max(parts, key=lambda name: score_of(parts[name]))
+    return replace(parts[best], parts=dict(parts), chosen=best, notes=("It was interrupted.",))
+
+
+def _number(score: float) -> float:
+    return -math.inf if math.isnan(score) else float(score)
+
+
+def _digits(score: float) -> str:
+    return f"{score:.3f}" if abs(score) < 1000 else "diverges"
+
+
+def _episodes(number: int) -> str:
+    return "one episode" if number == 1 else f"{number} episodes"
