@@ -1,5 +1,6 @@
 """How right a model is at each horizon. Knows no loss and no optimiser."""
 
+from multistep.evaluation.intervals import mean_interval as mean_interval
 from multistep.evaluation.r2 import ErrorSums as ErrorSums
 from multistep.evaluation.r2 import Scores as Scores
 from multistep.evaluation.r2 import check_horizon as check_horizon
@@ -8,3 +9,4 @@ from multistep.evaluation.r2 import usual_horizon as usual_horizon
 from multistep.evaluation.score import R2Bar as R2Bar
 from multistep.evaluation.score import advantage as advantage
 from multistep.evaluation.score import score as score
+from multistep.evaluation.score import unexplained as unexplained

@@ -10,18 +10,19 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 
 from multistep.data import Episodes, join, usual_length
 from multistep.dynamics import (
     AbstractArchitecture,
-    AbstractDynamics,
     AbstractModel,
     CorrectedConfig,
     NetworkConfig,
     Observer,
 )
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, advantage, usual_horizon
+from multistep.evaluation import R2Bar, mean_interval, unexplained, usual_horizon
 from multistep.losses import AbstractWeights, Balanced
 from multistep.runs.progress import progress_spinner
 from multistep.selection.folds import deal_folds
@@ -38,7 +39,6 @@ from multistep.training import (
     Settings,
     fit_observer,
     has_noise,
-    observed,
     smooth,
 )
 from multistep.training.smoothing import CannotSmooth
@@ -53,6 +53,8 @@ SMALL = 20_000
 FEW = 3_000
 """Steps of episodes up to which each of them judges once."""
 FOLDS = 4
+LENIENCE = 0.3
+"""Of what the best model leaves unexplained, so much more is about as good, if the judge is not sure."""
 STAGES = 4
 """Horizons of the longer fit, each twice the one before."""
 STEPS_PER_SECOND = 100_000
@@ -162,22 +164,21 @@ class Automatic(AbstractRecipe):
         budget = Budget.parse(self.budget)
         quick = Growing(self._first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
         first = attempt("first", self._once(train, quick), train, key, score)
-        steps, observer = self._second_steps(train, budget, first), None
+        episodes, observer = train, None
+        if first.outcome is not Outcome.DIVERGED and "smoothing" not in self.without:
+            try:
+                with progress_spinner("taking the noise out of the episodes"):
+                    episodes, observer = _without_noise(first.model, train)
+            except CannotSmooth as error:
+                notes.append(str(error))
+        judge = score if observer is None else Filtered.by(observer, score)
+        steps = self._second_steps(train, budget, first)
         if first.outcome is not Outcome.DIVERGED and steps:
-            episodes, stages = train, 1 if "growing" in self.without else STAGES
-            if "smoothing" not in self.without:
-                try:
-                    with progress_spinner("taking the noise out of the episodes"):
-                        episodes, observer = _without_noise(first.model, train)
-                except CannotSmooth as error:
-                    notes.append(str(error))
-            longer = self._once(train, Growing(steps, stages=stages))
-            by = score if observer is None else Filtered.by(observer, score)
-            attempt("second", longer, episodes, jax.random.fold_in(key, 1), by)
+            longer = Growing(steps, stages=1 if "growing" in self.without else STAGES)
+            attempt("second", self._once(train, longer), episodes, jax.random.fold_in(key, 1), judge)
         with progress_spinner("judging the models"):
-            seen = {name: observed(part.model, train, valid) for name, part in parts.items()}
-            judged = {name: _number(score(model, valid)) for name, model in seen.items()}
-        return _Tried(parts, judged, seen, valid, score, observer, tuple(notes))
+            judged = {name: _number(judge(part.model, valid)) for name, part in parts.items()}
+        return _Tried(parts, judged, judge, valid, observer, tuple(notes))
 
     def _once(self, train: Episodes, curriculum: Growing) -> Once:
         network = NetworkConfig() if "linear" in self.without else self.network
@@ -213,7 +214,7 @@ class Automatic(AbstractRecipe):
                 totals[name].append(own.judged.get(name, -math.inf))
         judged = {name: float(np.mean(scores)) for name, scores in totals.items()}
         best = max(judged, key=lambda name: judged[name])
-        crossed = replace(tried, judged=judged, crossed=np.array([totals[name] for name in judged]))
+        crossed = replace(tried, judged=judged, crossed=True)
         if "refit" in self.without:
             return crossed.fit(pool)
         again = replace(self, without=(*self.without, "cross_fitting"))
@@ -259,63 +260,89 @@ class _Tried:
 
     parts: Mapping[str, Fit]
     judged: Mapping[str, float]
-    seen: Mapping[str, AbstractDynamics]
-    """The models as the judge sees them."""
+    judge: Score
     valid: Episodes
-    score: Score
     observer: Observer | None
     notes: tuple[str, ...]
-    crossed: np.ndarray | None = None
-    """Scores by part and fold, where every episode has judged."""
+    crossed: bool = False
+    """Whether every episode has judged."""
 
     @property
     def ranking(self) -> list[str]:
+        """The best first."""
         return sorted(self.parts, key=lambda name: self.judged[name], reverse=True)
 
-    def difference(self) -> tuple[float, float, float] | None:
-        """How far the best is ahead of the next, with a 95 % interval by episodes."""
-        if len(self.parts) < 2 or not isinstance(self.score, R2Bar) or self.crossed is not None:
+    @property
+    def chosen(self) -> str:
+        """The one with the highest score, or one that was trained longer and about as good.
+
+        A few validation episodes are a weak judge, and the model that has learned more is the better one
+        more often than not: it is kept unless it is worse by more than a standard error.
+        """
+        best = self.ranking[0]
+        longest_first = [name for name in reversed(NAMES) if name in self.parts]
+        return next(name for name in longest_first if name == best or self._is_as_good(name, best))
+
+    def _is_as_good(self, name: str, best: str) -> bool:
+        left, least = 1 - self.judged[name], 1 - self.judged[best]
+        if self.crossed or not left <= (1 + LENIENCE) * least:
+            return False
+        found = self.gains(best, name)
+        return found is not None and found.sum() <= math.sqrt(len(found)) * found.std(ddof=1)
+
+    def gains(self, name: str, other: str) -> Float[ndarray, " episodes"] | None:
+        """What each validation episode adds to the lead in R2bar of one over the other; none if there is but
+        one."""
+        score, views = self.judge, [self.parts[part].model for part in (name, other)]
+        if isinstance(score, Filtered):
+            views, score = [score.view(model, self.valid) for model in views], score.score
+        past = views[0].num_past
+        if not isinstance(score, R2Bar) or len(self.valid) < 2 or views[1].num_past != past:
             return None
-        best, second = (self.seen[name] for name in self.ranking[:2])
-        past = max(best.num_past, second.num_past)
-        if best.num_past != second.num_past:
-            return None
-        horizon = usual_horizon(self.valid, self.score.horizon, past)
-        with np.errstate(invalid="ignore"):
-            return advantage(best, second, self.valid, horizon=horizon)
+        horizon = usual_horizon(self.valid, score.horizon, past)
+        of_each = [unexplained(model, self.valid, horizon=horizon) for model in views]
+        return None if not np.isfinite(of_each).all() else of_each[1] - of_each[0]
 
     @property
     def is_clear(self) -> bool:
         """Whether the best is ahead of the next whatever episodes there might have been."""
-        found = self.difference()
-        return len(self.parts) < 2 or (found is not None and found[1] > 0)
+        if len(self.parts) < 2:
+            return True
+        found = self.gains(*self.ranking[:2])
+        return found is not None and mean_interval(found)[0] > 0
 
     def fit(self, judges: Episodes, *more: str) -> Fit:
         """The best part, and why."""
-        best, *others = self.ranking
+        best = self.chosen
         chosen = self.parts[best]
         scores = ", ".join(f"{NAMES[name]} {_digits(self.judged[name])}" for name in self.ranking[::-1])
         tried = f"Tried, with the judge's score on {_episodes(len(judges))}: {scores}."
-        why = f"Chosen: {NAMES[best]}"
-        if others and (found := self.difference()) is not None and math.isfinite(found[0]):
-            difference, low, high = found
-            why += f", ahead of {NAMES[others[0]]} by {difference:.3f}"
-            if math.isfinite(low):
-                sure = "sure" if low > 0 else "not sure: they may be as good"
-                why += f" (95 % interval {low:+.3f} to {high:+.3f}: {sure})"
+        why = f"Chosen: {NAMES[best]}, {self._why(best)}"
         horizons = list(dict.fromkeys(epoch.horizon for epoch in chosen.history))
         trained = f"Trained with a horizon of {', '.join(map(str, horizons))}"
         trained += " steps" + (", its score still rising: a larger budget may help" if _rises(chosen) else "")
-        return Fit(
-            chosen.model,
-            chosen.history,
-            chosen.outcome,
-            (tried, f"{why}.", f"{trained}.", *self.notes, *more),
-            self.observer,
-            dict(self.parts),
-            best,
-            dict(self.judged),
+        return replace(
+            chosen,
+            notes=(tried, f"{why}.", f"{trained}.", *self.notes, *more),
+            observer=self.observer,
+            parts=dict(self.parts),
+            chosen=best,
+            judged=dict(self.judged),
         )
+
+    def _why(self, best: str) -> str:
+        others = [name for name in self.ranking if name != best]
+        if not others:
+            return "the only one"
+        lead = self.judged[best] - self.judged[others[0]]
+        gains = None if self.crossed else self.gains(best, others[0])
+        interval = ""
+        if gains is not None:
+            low, high = (len(gains) * end for end in mean_interval(gains))
+            interval = f" (95 % interval {low:+.3f} to {high:+.3f})"
+        if lead < 0:
+            return f"about as good as {NAMES[others[0]]}{interval} and trained for longer"
+        return f"ahead of {NAMES[others[0]]} by {_digits(lead)}{interval}"
 
 
 def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | None]:

@@ -54,6 +54,10 @@ class AbstractCurriculum(ABC):
         """How many epochs there will be at most, if that is known beforehand."""
         return None
 
+    def best(self, history: tuple[Epoch, ...]) -> Epoch | None:
+        """The epoch whose model is kept: the one with the highest score."""
+        return best_of(history)
+
 
 @dataclass(frozen=True, repr=False)
 class Fit:
@@ -75,6 +79,8 @@ class Fit:
     """The part whose model this is, where one was chosen."""
     judged: Mapping[str, float] = field(default_factory=dict)
     """The judge's score of each part, where one was chosen."""
+    kept: Epoch | None = None
+    """The epoch that the model is from, where it is not the one with the highest score."""
 
     def __repr__(self) -> str:
         best = self.best_epoch
@@ -84,7 +90,7 @@ class Fit:
     @property
     def best_epoch(self) -> Epoch | None:
         """The epoch that the model is from; none if no epoch ended."""
-        return best_of(self.history)
+        return self.kept or best_of(self.history)
 
 
 class AbstractRecipe(ABC):

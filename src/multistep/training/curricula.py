@@ -16,6 +16,8 @@ from multistep.training.settings import Settings
 
 PATIENCE = 4
 """Epochs without a better score after which the next horizon comes."""
+LENIENCE = 0.3
+"""Of what the best epoch leaves unexplained, so much more is as good."""
 STEEPER = 100.0
 """So many times the first horizon's steepness is where horizons stop growing."""
 
@@ -87,6 +89,18 @@ class Growing(AbstractCurriculum):
 
     def num_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
         return len(self.horizons(settings.horizon)) * self.stage_epochs(settings, count_windows)
+
+    def best(self, history: tuple[Epoch, ...]) -> Epoch | None:
+        """The last epoch that is about as good as the best.
+
+        The highest of many scores on few validation episodes is luck; the later an epoch, the smaller were
+        its steps and the longer its horizon.
+        """
+        best = best_of(history)
+        if best is None or not best.is_scored:
+            return best
+        good = best.score - LENIENCE * max(0.0, 1 - best.score)
+        return [epoch for epoch in history if epoch.is_sound and epoch.score >= good][-1]
 
     def horizons(self, last: int) -> tuple[int, ...]:
         """The horizons to go through, ending with the last."""

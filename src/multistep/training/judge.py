@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Int
 
-from multistep.data import Episodes
+from multistep.data import Episodes, Windows, unit_of, window_starts
 from multistep.dynamics import AbstractDynamics, AbstractModel, ObservedModel, Observer
 from multistep.training.base import Score
-from multistep.training.smoothing import CannotSmooth, fit_observer
+from multistep.training.smoothing import LOWEST_NOISE, CannotSmooth, fit_observer
+from multistep.types import State
 
 MEASUREMENTS = 20
 """Measurements before a rollout that the observer makes its start of, where episodes are long enough."""
@@ -50,20 +53,46 @@ def num_measurements(episodes: Episodes) -> int:
 
 @dataclass(frozen=True)
 class Filtered:
-    """A score as the judge takes it, with noise that is known already: for the epochs of one fit."""
+    """A score as the judge takes it, where the noise on the measurements is known: for many models at little
+    cost.
+
+    What a model's steps are off by follows from its one-step errors and that noise.
+    """
 
     score: Score
     measurement_noise: tuple[float, ...]
-    step_noise: tuple[float, ...]
 
     @staticmethod
     def by(observer: Observer, score: Score) -> "Filtered":
-        """With the noise of this observer, whatever the model."""
-        noises = (observer.measurement_noise, observer.step_noise)
-        return Filtered(score, *(tuple(np.asarray(noise, float).tolist()) for noise in noises))
+        """With the measurement noise of this observer, whatever the model."""
+        return Filtered(score, tuple(np.asarray(observer.measurement_noise, float).tolist()))
 
     def __call__(self, model: Any, episodes: Episodes) -> float:
+        return self.score(self.view(model, episodes), episodes)
+
+    def view(self, model: Any, episodes: Episodes) -> AbstractDynamics:
+        """The model as the judge sees it."""
         if not isinstance(model, AbstractModel):
-            return self.score(model, episodes)
-        noises = (jnp.asarray(noise, float) for noise in (self.measurement_noise, self.step_noise))
-        return self.score(ObservedModel(Observer(model, *noises), num_measurements(episodes)), episodes)
+            return model
+        noise = jnp.asarray(self.measurement_noise, float)
+        lowest = LOWEST_NOISE * jnp.asarray(unit_of(episodes.states), float)
+        transitions = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), 1)
+        squares = _step_noise(model, transitions, jnp.asarray(window_starts(episodes, 1)), noise)
+        step_noise = jnp.sqrt(jnp.maximum(squares, lowest**2))
+        return ObservedModel(Observer(model, noise, step_noise), num_measurements(episodes))
+
+
+@jax.jit
+def _step_noise(model: AbstractModel, windows: Windows, starts: Int[Array, "steps 2"], noise: State) -> State:
+    """Variance of what a step is off by: that of the one-step errors, less what noise before and after adds.
+
+    The error of a step from a measured state has the variance $q^2 + r^2 + \\mathrm{diag}(J R J^\\top)$.
+    """
+
+    def of_step(start: Int[Array, " 2"]) -> State:
+        past, actions, states = windows.gather(start)
+        jacobian = jax.jacfwd(model.step)(past.states[-1], actions[0])
+        error = states[0] - model.step(past.states[-1], actions[0])
+        return error**2 - noise**2 - (jacobian**2 @ noise**2)
+
+    return jax.lax.map(of_step, starts, batch_size=512).mean(axis=0)

@@ -32,7 +32,7 @@ from multistep.training.base import AbstractCurriculum, AbstractRecipe, Fit, Les
 from multistep.training.checkpoint import Record, fit_digest, read_checkpoint, write_checkpoint
 from multistep.training.curricula import Steady
 from multistep.training.epoch import Training, train_epoch
-from multistep.training.history import Epoch, Outcome, best_of
+from multistep.training.history import Epoch, Outcome
 from multistep.training.settings import Settings
 from multistep.types import Key
 
@@ -100,13 +100,16 @@ class Once(Settings, AbstractRecipe):
                         write_checkpoint(checkpoint, progress, record)
                     show(history[-1].score)
         except KeyboardInterrupt:
-            return Fit(progress.best, record.history, Outcome.INTERRUPTED)
+            return self._ended(progress.best, record.history, Outcome.INTERRUPTED)
         if coming is Outcome.FINISHED and not any(epoch.is_scored for epoch in record.history):
             warnings.warn(
                 "No epoch has a finite score on the validation episodes: the model of the last one is kept.",
                 stacklevel=3,
             )
-        return Fit(progress.best, record.history, coming)
+        return self._ended(progress.best, record.history, coming)
+
+    def _ended(self, model: Any, history: tuple[Epoch, ...], outcome: Outcome) -> Fit:
+        return Fit(model, history, outcome, kept=self.curriculum.best(history))
 
 
 @plain.register
@@ -181,7 +184,8 @@ class _Job(NamedTuple):
         steepness = None if report.steepness is None else float(report.steepness)
         epoch = Epoch(number, errors, weights, value, time.perf_counter() - started, steepness)
         history = (*history, epoch)
-        return _Progress(training, model if best_of(history) == epoch else progress.best), history
+        is_best = self.recipe.curriculum.best(history) == epoch
+        return _Progress(training, model if is_best else progress.best), history
 
 
 def _check_data(train: Episodes, horizon: int, num_past: int) -> None:

@@ -99,8 +99,9 @@ class Smoothed(AbstractRecipe):
             judged = {name: judge(part.model, train, valid, score) for name, part in parts.items()}
         better, worse = sorted(parts, key=lambda name: judged[name], reverse=True)
         says = f"The judge gives the {better} one {judged[better]:.3f}, the {worse} one {judged[worse]:.3f}."
-        chosen = parts[better]
-        return Fit(chosen.model, chosen.history, chosen.outcome, (says,), observer, parts, better, judged)
+        return replace(
+            parts[better], notes=(says,), observer=observer, parts=parts, chosen=better, judged=judged
+        )
 
 
 class _NoNoise(CannotSmooth):
@@ -122,9 +123,7 @@ def _observer(model: Any, train: Episodes) -> Observer:
 
 def _kept(first: Fit, reason: str, observer: Observer | None) -> Fit:
     """The first fit as the result, and why."""
-    return Fit(
-        first.model, first.history, first.outcome, (reason,), observer, {"measured": first}, "measured"
-    )
+    return replace(first, notes=(reason,), observer=observer, parts={"measured": first}, chosen="measured")
 
 
 def _ended(fit: Fit) -> str:
