@@ -71,3 +71,16 @@ def oscillator_episodes(num_episodes, num_steps, *, noise=0.0, seed=0) -> Episod
             states.append(transition @ states[-1] + control @ action)
         parts.append((np.array(states) + noise * rng.standard_normal((num_steps + 1, 2)), actions))
     return Episodes.of(parts, state_names=("position", "velocity"), action_names=("force",))
+
+
+def turning_episodes(unit=2 * np.pi, wrap=True, num_episodes=4, steps=60):
+    """A wheel that is pushed: its angle, wrapped, and its rate."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for _ in range(num_episodes):
+        push = rng.standard_normal((steps, 1))
+        rate = 0.3 + np.concatenate([[0.0], 0.02 * np.cumsum(push[:, 0])])
+        angle = np.concatenate([[0.0], np.cumsum(rate[:-1])]) + rng.uniform(0, 6)
+        seen = (angle + np.pi) % (2 * np.pi) - np.pi if wrap else angle
+        parts.append((np.stack([seen * unit / (2 * np.pi), rate], axis=1), push))
+    return Episodes.of(parts, state_names=("theta", "rate"), action_names=("push",))

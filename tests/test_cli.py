@@ -76,8 +76,11 @@ def test_fit_leaves_a_model_rows_and_a_picture(fitted, logs):
     assert config["config"]["training"]["weights"] == "balanced"
     assert config["config"]["training"]["horizon"] == 5
     assert config["versions"]["jax"] == jax.__version__
-    assert [int(row["horizon"]) for row in rows] == list(range(1, 21))
-    np.testing.assert_allclose(np.mean([float(row["r2"]) for row in rows]), summary["model"]["r2bar_20"])
+    own = {name: [row for row in rows if row["model"] == name] for name in ("model", "persistence", "linear")}
+    assert sum(map(len, own.values())) == len(rows)
+    for name, curve in own.items():
+        assert [int(row["horizon"]) for row in curve] == list(range(1, 21))
+        np.testing.assert_allclose(np.mean([float(row["r2"]) for row in curve]), summary[name]["r2bar_20"])
     assert summary["model"]["r2bar_20"] > 0.8
     assert summary["episodes"] == {"train": 7, "valid": 1, "test": 2}
     assert (out / "r2.png").read_bytes().startswith(b"\x89PNG")
@@ -96,9 +99,9 @@ def test_a_noisy_log_is_fitted_again_unless_told_otherwise(logs):
     words = ["noisy.npz", *SMALL, "--score-horizon", 20]
     answer = run("fit", *words, "--out", "twice", folder=logs)
     summary = json.loads((logs / "twice" / "summary.json").read_text())
-    assert summary["chosen"] == "smoothed"
+    assert summary["chosen"] in ("measured", "smoothed")  # by the judge: see tests/training/test_judge.py
     assert [part["horizon"] for part in summary["parts"].values()] == [5, 5]
-    assert "It was fitted again to the episodes without that noise, with a horizon of 5." in answer.stdout
+    assert "he judge gives the" in answer.stdout
     assert answer.stderr.count("note: The training episodes never change in still") == 1  # in two fits
     assert set(summary["measurement_noise"]) == {"position", "velocity"}
     history = read_rows(logs / "twice" / "history.csv")

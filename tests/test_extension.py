@@ -158,7 +158,11 @@ def test_the_commands_of_the_page(folder):
         ("--loss", "mine:Nothing", "The module mine has no loss Nothing"),
         ("--loss", "mine:Ramp", "is a Ramp, not a AbstractLoss"),
         ("--weights", "nowhere:Ramp", "The module nowhere of the weights"),
-        ("--recipe", "twice", "There is no recipe 'twice': write once, smoothed, or module:Name"),
+        (
+            "--recipe",
+            "twice",
+            "There is no recipe 'twice': write automatic, once, smoothed, linear, small, or module:Name",
+        ),
         ("--architecture", "mine:GRU:depth=3", "cannot be made"),
     ],
 )

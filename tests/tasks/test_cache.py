@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ def test_the_catalogue_is_the_papers():
 
 
 def test_what_is_kept_is_what_is_loaded(tmp_path):
-    dataset, episodes = find_dataset("swimmer/random"), random_episodes([5, 3], rewards=True)
+    dataset, episodes = find_dataset("swimmer/random"), random_episodes([5, 3], state_size=8, rewards=True)
+    episodes = replace(episodes, state_names=dataset.task.state_names)
     assert cached(dataset, tmp_path) is None
     with pytest.raises(
         InputError, match=r"swimmer/random is not in .*: make it with 'multistep collect swimmer/random'"
@@ -39,6 +41,7 @@ def test_what_is_kept_is_what_is_loaded(tmp_path):
     path = keep_dataset(dataset, episodes, {"multistep": "0"}, tmp_path)
     assert path == tmp_path / "swimmer" / "random.npz"
     np.testing.assert_array_equal(load_dataset("swimmer/random", tmp_path).states, episodes.states)
+    assert load_dataset("swimmer/random", tmp_path).turns == (2 * np.pi, *[0.0] * 7)
     kept = cached(dataset, tmp_path)
     assert kept is not None
     assert (kept.num_episodes, kept.num_steps) == (2, 8)

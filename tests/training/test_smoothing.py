@@ -1,4 +1,3 @@
-import inspect
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,10 +9,9 @@ import numpy as np
 import pytest
 
 import multistep as ms
-from multistep.data import Episodes
+from multistep.data import Episodes, usual_length
 from multistep.dynamics import Observer
 from multistep.training import SMOOTHED, Once, Outcome, Smoothed, fit_observer, smooth, smoothing
-from multistep.training.smoothing import _usual_length
 from systems import LinearModel, oscillator_episodes, random_episodes
 
 TRUTH = LinearModel(jnp.array([[0.99, 0.1], [-0.1, 0.97]]), jnp.array([[0.0], [0.1]]))
@@ -83,8 +81,8 @@ def test_a_constant_state_stays_and_disturbs_nothing():
 
 def test_segments_are_as_long_as_half_of_the_data_allow():
     lengths = [100, *[90] * 50, 3]
-    assert _usual_length(random_episodes(lengths)) == 90
-    assert _usual_length(random_episodes([100, 90, 3])) == 100
+    assert usual_length(random_episodes(lengths)) == 90
+    assert usual_length(random_episodes([100, 90, 3])) == 100
 
 
 def test_what_cannot_be_smoothed_gets_a_sentence():
@@ -222,8 +220,8 @@ class Watched:
         return "Watched"
 
 
-def test_by_default_it_is_fitted_twice():
-    assert inspect.signature(ms.fit).parameters["recipe"].default == SMOOTHED == Smoothed.of(ms.DEFAULT)
+def test_the_second_fit_looks_half_as_far():
+    assert Smoothed.of(ms.DEFAULT) == SMOOTHED
     assert (SMOOTHED.measured.settings.horizon, SMOOTHED.smoothed.settings.horizon) == (40, 20)
 
 
@@ -253,7 +251,7 @@ def test_what_is_no_configuration_gets_a_sentence():
     program = "import jax, multistep as ms; ms.fit(None, None, 'paper', key=jax.random.key(0))"
     answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (
-        "InputError: The recipe is 'paper': give a Once(...), or a Smoothed(...) for two fits."
+        "InputError: The recipe is 'paper': give an Automatic(...), or a Once(...) for one fit."
         in answer.stderr
     )
 

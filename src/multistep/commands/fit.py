@@ -1,6 +1,7 @@
 """`multistep fit`: a model from the user's own files."""
 
 import math
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,12 @@ import tyro
 
 from multistep.commands.baselines import LINEAR, score_baselines
 from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
-from multistep.data import Episodes, estimate_noise, split
+from multistep.data import Episodes, estimate_noise, split, wrapped_angles
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, Observer, save_model
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score, usual_horizon
 from multistep.evaluation.rows import score_rows, score_summary
+from multistep.runs.progress import announce
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.automatic import Automatic
@@ -30,6 +32,7 @@ from multistep.training import (
     Once,
     Outcome,
     Preset,
+    seconds_of,
 )
 from multistep.training.rows import fit_summary, history_rows
 
@@ -76,10 +79,19 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     episodes = read_episodes(config.source, config.changes)
     note_on_pieces(config.changes)
+    for angle in wrapped_angles(episodes):
+        name = angle.partition(":")[0]
+        warnings.warn(
+            f"{name} jumps by one turn, again and again: if it is an angle, add --angles {angle}.",
+            stacklevel=2,
+        )
     train, valid, test = split(episodes, config.split, key=split_key)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
+    if (steps := recipe.most_steps(train)) is not None:
+        network = recipe.network if isinstance(recipe, Automatic) else config.training.network
+        announce(time_sentence(seconds_of(steps, network, train)))
     fitted = fit(train, valid, recipe, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
@@ -141,3 +153,9 @@ def _about_noise(observer: Observer, episodes: Episodes) -> dict[str, dict[str, 
         what: {episodes.state_names[n]: values[n] for n in changing if math.isfinite(values[n])}
         for what, values in (("measurement_noise", found), ("noise_at_most", most))
     }
+
+
+def time_sentence(seconds: float) -> str:
+    """How long the training will take, about."""
+    long = f"{seconds / 60:.0f} minutes" if seconds > 90 else f"{max(1, seconds):.0f} seconds"
+    return f"The training takes about {long} on this machine, if nothing else runs."

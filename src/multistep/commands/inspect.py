@@ -10,7 +10,7 @@ from jaxtyping import Num
 from numpy import ndarray
 
 from multistep.commands.source import Source, read_recordings
-from multistep.data import Recording
+from multistep.data import Episodes, Recording, wrapped_angles
 from multistep.data.noise_estimate import estimate_noise
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_run, write_rows, write_run
@@ -50,11 +50,26 @@ def run_inspect(config: InspectConfig) -> dict[str, Any]:
         "return_mean": float(returns.mean()) if len(returns) else None,
         "return_deviation": float(returns.std()) if len(returns) else None,
         "time": _time_summary(recordings),
+        "wrapped_angles": _wrapped_angles(recordings),
     }
     write_rows(config.out / "episodes.csv", episode_rows)
     write_rows(config.out / "trajectories.csv", _trajectory_rows(recordings))
     write_run(config.out, COMMAND, config, column_rows, summary)
     return summary
+
+
+def _wrapped_angles(recordings: list[Recording]) -> list[str]:
+    first = recordings[0]
+    states, actions, lengths = (
+        np.concatenate([getattr(recording, name) for recording in recordings])
+        for name in ("states", "actions", "lengths")
+    )
+    finite = np.isfinite(states).any(axis=0).all()
+    return (
+        wrapped_angles(Episodes(states, actions, lengths, first.state_names, first.action_names))
+        if finite
+        else []
+    )
 
 
 def _column_rows(recordings: list[Recording]) -> list[Row]:

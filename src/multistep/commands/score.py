@@ -8,9 +8,13 @@ import tyro
 
 from multistep.commands.baselines import beside, score_baselines
 from multistep.commands.source import Changes, Source, fitted_columns, load_saved, read_episodes
-from multistep.evaluation import score, usual_horizon
+from multistep.data import Episodes
+from multistep.dynamics import AbstractModel
+from multistep.errors import InputError
+from multistep.evaluation import Scores, score, usual_horizon
 from multistep.evaluation.rows import score_rows, score_summary
 from multistep.runs.run_folder import check_run, write_run
+from multistep.training import observed
 
 COMMAND = "score"
 
@@ -28,6 +32,9 @@ class ScoreFilesConfig:
     kind: tuple[str, ...] = ()
     """Architectures of your own, as module:Name: a model file of such a kind is loaded only if it is named
     here."""
+    filtered: bool = False
+    """Also score from the state that the model's observer believes in after 20 measurements: noise on a
+    single one does not count against the model then."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if the episodes are too short or too few)."""
     out: Path = Path("runs/score")
@@ -43,6 +50,12 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     horizon = usual_horizon(episodes, config.score_horizon, model.num_past)
     scores = score(model, episodes, horizon=horizon)
     rows, baselines = score_baselines(model, beside(config.model), episodes, horizon)
+    if config.filtered:
+        filtered = _filtered_scores(model, episodes, horizon)
+        rows, baselines = (
+            [*score_rows("filtered", filtered), *rows],
+            {"filtered": score_summary(filtered), **baselines},
+        )
     summary = {
         "model": score_summary(scores),
         **baselines,
@@ -51,3 +64,11 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     }
     write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)
     return summary
+
+
+def _filtered_scores(model: Any, episodes: Episodes, horizon: int) -> Scores:
+    """Scores from the observer's belief; its noise is that which makes these episodes likeliest."""
+    if not isinstance(model, AbstractModel):
+        raise InputError("--filtered takes a model of one state: this one reads its past by itself.")
+    view = observed(model, episodes, episodes)
+    return score(view, episodes, horizon=min(horizon, usual_horizon(episodes, horizon, view.num_past)))

@@ -10,8 +10,8 @@ from multistep.data.episodes import Episodes
 from multistep.errors import InputError
 
 TURNS = {"rad": 2 * math.pi, "deg": 360.0}
-JUMP = 0.1
-"""A jump is one turn if it is off by less than this share of it."""
+JUMP, SPARE = 0.25, 0.1
+"""A jump is one turn if it is off by less than this share of it; the angles may exceed one by that share."""
 
 
 def with_angles(episodes: Episodes, angles: Sequence[str]) -> Episodes:
@@ -50,11 +50,12 @@ def wrapped_angles(episodes: Episodes) -> list[str]:
     known = episodes.turns or (0.0,) * episodes.state_size
     found = []
     for name, values, turn in zip(episodes.state_names, episodes.states.T, known, strict=True):
-        jumps, width = np.abs(np.diff(values))[within], float(np.ptp(values))
+        values = values.astype(float)
+        jumps, width = np.abs(np.diff(values))[within], float(np.nanmax(values) - np.nanmin(values))
         for unit, size in TURNS.items():
             whole = np.abs(jumps - size) < JUMP * size
             between = (jumps > 0.3 * size) & ~whole
-            if not turn and width < (1 + JUMP) * size and whole.sum() > max(1, 10 * between.sum()):
+            if not turn and width < (1 + SPARE) * size and whole.sum() > max(1, 10 * between.sum()):
                 found.append(name if unit == "rad" else f"{name}:deg")
     return found
 

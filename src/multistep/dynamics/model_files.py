@@ -111,7 +111,8 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
 def _skeleton(path: Path, header: dict[str, Any]) -> Model | MemoryModel:
     """A model of the shapes that the header asks for, without values."""
     try:
-        architecture = _architecture(path, header["kind"])(**header["settings"])
+        settings = {name: _as_tuple(value) for name, value in header["settings"].items()}
+        architecture = _architecture(path, header["kind"])(**settings)
         names = tuple(header["state_names"]), tuple(header["action_names"])
         return eqx.filter_eval_shape(_empty_model, architecture, *names)
     except InputError:
@@ -120,6 +121,11 @@ def _skeleton(path: Path, header: dict[str, Any]) -> Model | MemoryModel:
         raise InputError(
             f"The header of the model file {path} does not describe a model: save the model again."
         ) from error
+
+
+def _as_tuple(value: Any) -> Any:
+    """JSON has lists where settings have tuples."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _architecture(path: Path, kind: str) -> type[AbstractArchitecture]:

@@ -11,7 +11,12 @@ from rich.table import Column, Table
 
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
 WORSE = 1.1  # so many times the variance left unexplained is worth a remark
-NAMES = {"one_step": "one-step", "multi_step": "multi-step", "ceiling": "simulator"}
+NAMES = {
+    "one_step": "one-step",
+    "multi_step": "multi-step",
+    "ceiling": "simulator",
+    "filtered": "filtered start",
+}
 
 
 def demo_sentence(summary: dict[str, Any]) -> str:
@@ -185,7 +190,13 @@ def inspect_sentence(summary: dict[str, Any]) -> str:
     sentence += (
         f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
     )
-    return sentence + "."
+    return " ".join([sentence + ".", *map(wrapped_sentence, summary["wrapped_angles"])])
+
+
+def wrapped_sentence(angle: str) -> str:
+    """What to do about a state that jumps by one turn."""
+    name = angle.partition(":")[0]
+    return f"{name} jumps by one turn, again and again: if it is an angle, add --angles {angle}."
 
 
 def inspect_table(out: Path) -> Table:

@@ -44,6 +44,12 @@ def counting_progress() -> Progress:
     return Progress(*columns, console=Console(stderr=True))
 
 
+def announce(sentence: str) -> None:
+    """What is about to happen, for whoever watches."""
+    if _is_watched():
+        Console(stderr=True).print(sentence)
+
+
 @contextmanager
 def progress_spinner(doing: str) -> Iterator[None]:
     """For work of unknown length."""

@@ -26,3 +26,4 @@ from multistep.training.smoothed import Smoothed as Smoothed
 from multistep.training.smoothing import fit_observer as fit_observer
 from multistep.training.smoothing import has_noise as has_noise
 from multistep.training.smoothing import smooth as smooth
+from multistep.training.work import seconds_of as seconds_of

@@ -54,6 +54,10 @@ class AbstractCurriculum(ABC):
         """How many epochs there will be at most, if that is known beforehand."""
         return None
 
+    def most_steps(self, settings: Settings, count_windows: Callable[[int], int]) -> int | None:
+        """Steps of the model that all epochs take at most, if that is known beforehand."""
+        return None
+
     def best(self, history: tuple[Epoch, ...]) -> Epoch | None:
         """The epoch whose model is kept: the one with the highest score."""
         return best_of(history)
@@ -129,6 +133,10 @@ class AbstractRecipe(ABC):
     def vary(self, **changes: Any) -> "AbstractRecipe":
         """The recipe with other settings of its training (`horizon`, `weights`, `epochs`, ...)."""
         raise InputError(f"{type(self).__name__} has no settings that can be varied: {', '.join(changes)}.")
+
+    def most_steps(self, train: Episodes) -> int | None:
+        """Steps of the model that a fit takes at most, all rollouts together; none if that is not known."""
+        return None
 
     def part(self, name: str | None) -> "AbstractRecipe":
         """The recipe of the part of a fit that has this name; the recipe itself if it has no parts."""

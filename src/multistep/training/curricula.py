@@ -43,6 +43,10 @@ class Steady(AbstractCurriculum):
         _, num_batches = batches_of(settings, count_windows(settings.horizon))
         return max(settings.epochs, math.ceil(settings.least_steps / num_batches))
 
+    def most_steps(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
+        in_epoch = math.prod(batches_of(settings, count_windows(settings.horizon))) * settings.horizon
+        return self.num_epochs(settings, count_windows) * in_epoch
+
 
 @dataclass(frozen=True)
 class Growing(AbstractCurriculum):
@@ -89,6 +93,9 @@ class Growing(AbstractCurriculum):
 
     def num_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
         return len(self.horizons(settings.horizon)) * self.stage_epochs(settings, count_windows)
+
+    def most_steps(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
+        return self.model_steps
 
     def best(self, history: tuple[Epoch, ...]) -> Epoch | None:
         """The last epoch that is about as good as the best.

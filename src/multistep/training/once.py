@@ -58,6 +58,12 @@ class Once(Settings, AbstractRecipe):
     def vary(self, **changes: Any) -> "Once":
         return replace(self, **changes)
 
+    def most_steps(self, train: Episodes) -> int | None:
+        def counted(horizon: int) -> int:
+            return max(1, int(count_windows(train.lengths, horizon).sum()))
+
+        return self.curriculum.most_steps(self, counted)
+
     def fit(
         self,
         train: Episodes,

@@ -52,6 +52,10 @@ class Smoothed(AbstractRecipe):
     def vary(self, **changes: Any) -> "Smoothed":
         return Smoothed.of(self.measured.vary(**changes))
 
+    def most_steps(self, train: Episodes) -> int | None:
+        both = [part.most_steps(train) for part in (self.measured, self.smoothed)]
+        return None if None in both else sum(steps for steps in both if steps is not None)
+
     def part(self, name: str | None) -> AbstractRecipe:
         return {"measured": self.measured, "smoothed": self.smoothed}.get(name or "", self)
 
