@@ -206,7 +206,7 @@ class Automatic(AbstractRecipe):
 
     def _cross_fit(self, tried: "_Tried", pool: Episodes, key: Key, score: Score) -> Fit:
         """Each episode judges once; then the chosen way is gone again, with all of them."""
-        folds = deal_folds(len(pool), min(FOLDS, len(pool)), valid_share=0, key=key)
+        folds = deal_folds(len(pool), min(FOLDS, len(pool)), valid_share=0.0, key=key)
         totals: dict[str, list[float]] = {name: [] for name in tried.parts}
         for fold in folds:
             own = self._try(pool.take(fold.train), pool.take(fold.test), key, score, None)
@@ -288,7 +288,8 @@ class _Tried:
         if self.crossed or not left <= (1 + LENIENCE) * least:
             return False
         found = self.gains(best, name)
-        return found is not None and found.sum() <= math.sqrt(len(found)) * found.std(ddof=1)
+        # One of so few episodes may be odd: what its difference is worth is their spread.
+        return found is not None and bool(found.sum() <= math.sqrt(len(found)) * found.std(ddof=1))
 
     def gains(self, name: str, other: str) -> Float[ndarray, " episodes"] | None:
         """What each validation episode adds to the lead in R2bar of one over the other; none if there is but
@@ -309,7 +310,7 @@ class _Tried:
         if len(self.parts) < 2:
             return True
         found = self.gains(*self.ranking[:2])
-        return found is not None and mean_interval(found)[0] > 0
+        return found is not None and bool(mean_interval(found)[0] > 0)
 
     def fit(self, judges: Episodes, *more: str) -> Fit:
         """The best part, and why."""

@@ -1,0 +1,174 @@
+import jax
+import numpy as np
+import pytest
+
+import multistep as ms
+from multistep.dynamics import CorrectedConfig
+from multistep.selection import automatic
+from multistep.selection.automatic import Automatic, Budget, _Tried
+from multistep.selection.recipes import RECIPES
+from multistep.training import Epoch, Fit, Outcome
+from systems import LinearModel, oscillator_episodes
+
+SCORE = ms.R2Bar(10)
+SMALL = {"horizon": 8, "network": CorrectedConfig(hidden_size=8), "budget": "60k"}
+
+
+@pytest.fixture(autouse=True)
+def standard_promotion():
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def data():
+    train, valid = oscillator_episodes(8, 60, noise=0.1), oscillator_episodes(4, 60, noise=0.1, seed=1)
+    return train, valid
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    with jax.numpy_dtype_promotion("standard"):
+        return Automatic(**SMALL, without=("cross_fitting",)).fit(*data, key=jax.random.key(0), score=SCORE)
+
+
+def test_it_is_what_fit_does_and_what_can_be_typed():
+    import inspect
+
+    assert inspect.signature(ms.fit).parameters["recipe"].default == Automatic()
+    assert RECIPES.find("automatic", ms.Once()) == Automatic()
+    assert RECIPES.find("automatic", ms.Once(horizon=7)).horizon == 7
+    with pytest.raises(
+        ms.InputError, match=r"chooses network, length and step size .*: leave those options out"
+    ):
+        RECIPES.find("automatic", ms.Once(epochs=3))
+
+
+def test_it_tries_judges_and_says_why(fitted, data):
+    assert list(fitted.parts) == ["linear", "small", "first", "second"]
+    assert set(fitted.judged) == set(fitted.parts)
+    assert fitted.model is fitted.parts[fitted.chosen].model
+    assert len(fitted.notes) == 3
+    assert fitted.notes[0].startswith("Tried, with the judge's score on 4 episodes: ")
+    assert fitted.notes[1].startswith("Chosen: ")
+    assert fitted.notes[2].startswith("Trained with a horizon of ")
+    np.testing.assert_allclose(np.asarray(fitted.observer.measurement_noise), 0.1, rtol=0.5)
+    # On a linear plant nothing is much better than the line, and what is chosen is no worse.
+    assert 1 - fitted.judged[fitted.chosen] < 1.3 * (1 - max(fitted.judged.values()))
+
+
+def test_what_is_killed_goes_on_to_the_same_bits(data, tmp_path, monkeypatch):
+    recipe = Automatic(**SMALL, without=("small", "cross_fitting"))
+    given = {"key": jax.random.key(0), "score": SCORE}
+    whole = recipe.fit(*data, **given)
+    file = tmp_path / "checkpoint.safetensors"
+    calls = 0
+
+    def interrupted(model, episodes):
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+        return SCORE(model, episodes)
+
+    interrupted.__qualname__ = "score"
+    stopped = recipe.fit(*data, key=jax.random.key(0), score=interrupted, checkpoint=file)
+    assert stopped.outcome is Outcome.INTERRUPTED
+    assert stopped.parts
+    goes_on = recipe.fit(*data, key=jax.random.key(0), score=interrupted, checkpoint=file)
+    assert goes_on.outcome is Outcome.FINISHED
+    for one, other in zip(
+        jax.tree.leaves(whole.parts["first"].model),
+        jax.tree.leaves(goes_on.parts["first"].model),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("without", "parts"),
+    [
+        (("linear", "small"), ["first", "second"]),
+        (("small", "smoothing", "growing"), ["linear", "first", "second"]),
+    ],
+)
+def test_every_step_can_be_left_out(data, without, parts):
+    fit = Automatic(**SMALL, without=(*without, "cross_fitting")).fit(
+        *data, key=jax.random.key(0), score=SCORE
+    )
+    assert list(fit.parts) == parts
+    horizons = {epoch.horizon for epoch in fit.parts["second"].history}
+    assert horizons == ({8} if "growing" in without else {1, 2, 4, 8})
+    assert (fit.observer is None) == ("smoothing" in without)
+    with pytest.raises(ms.InputError, match="no step lines to leave out: name one of linear, small"):
+        Automatic(without=("lines",))
+
+
+@pytest.mark.slow
+def test_few_episodes_judge_once_each_and_are_all_fitted(data):
+    train, valid = (part.take(range(3)) for part in data)
+    fit = Automatic(**SMALL).fit(train, valid, key=jax.random.key(0), score=SCORE)
+    if "fitted again to all" in " ".join(fit.notes).lower():
+        assert "on 6 episodes" in fit.notes[0]
+    crossed = Automatic(**SMALL, without=("refit",))
+    tried = crossed._try(train, valid, jax.random.key(0), SCORE, None)
+    found = crossed._cross_fit(tried, automatic.join(train, valid), jax.random.key(0), SCORE)
+    assert "on 6 episodes" in found.notes[0]
+    assert found.judged[found.chosen] == max(found.judged.values())
+    assert "fitted again" not in " ".join(found.notes).lower()
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        ("60s", Budget(seconds=60)),
+        ("1.5min", Budget(seconds=90)),
+        ("1h", Budget(seconds=3600)),
+        ("20M", Budget(model_steps=20_000_000)),
+        ("500k", Budget(model_steps=500_000)),
+    ],
+)
+def test_budgets_as_typed(text, budget):
+    assert Budget.parse(text) == budget
+
+
+@pytest.mark.parametrize("text", ["60", "0s", "fast", "-3min"])
+def test_what_is_no_budget_gets_a_sentence(text):
+    with pytest.raises(
+        ms.InputError, match="write a time, as in 60s, 5min or 1h, or a number of model steps"
+    ):
+        Automatic(budget=text)
+
+
+def test_model_steps_stay_within_the_budget(data):
+    recipe = Automatic(budget="30k")
+    assert recipe.most_steps(data[0]) == 30_000
+    assert Automatic().most_steps(data[0]) == 480 * (250 + 1000)  # as many passes over so few steps
+
+
+def test_the_longer_trained_is_kept_unless_it_is_worse_by_more_than_a_standard_error():
+    """Linear models that are off by more and more: the judge's numbers are known from the episodes alone."""
+    truth = np.array([[0.99, 0.1], [-0.1, 0.97]])
+    valid = oscillator_episodes(6, 40, noise=0.3, seed=2)
+
+    def tried(**factors):
+        parts = {
+            name: Fit(
+                LinearModel(jax.numpy.asarray(truth * factor), jax.numpy.asarray([[0.0], [0.1]])),
+                (Epoch(0, (1.0,), (1.0,), 0.0, 0.0),),
+                Outcome.FINISHED,
+            )
+            for name, factor in factors.items()
+        }
+        judged = {name: SCORE(part.model, valid) for name, part in parts.items()}
+        return _Tried(parts, judged, SCORE, valid, None, ())
+
+    assert tried(linear=1.0, second=0.999).chosen == "second"
+    assert tried(linear=1.0, second=0.5).chosen == "linear"
+    far = tried(first=1.0, second=0.5)
+    assert far.is_clear
+    gains = far.gains("first", "second")
+    np.testing.assert_allclose(gains.sum(), far.judged["first"] - far.judged["second"], rtol=1e-5)
+    assert (
+        far.fit(valid).notes[1].startswith("Chosen: a large network, ahead of the large network, trained for")
+    )
