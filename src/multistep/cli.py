@@ -90,6 +90,10 @@ COMMANDS = {
         "Returns on Cartpole of agents trained in the paper's models and in ours, with 95 % intervals.",
         "studies.dynamic", "DynamicConfig", "run_dynamic", "view_dynamic",
     ),
+    "reproduce automatic": Command(
+        "The automatic recipe beside its parts, a line, the paper's best and the true simulator.",
+        "studies.automatic", "AutomaticConfig", "run_automatic", "view_automatic",
+    ),
     "bench training": Command(
         "Speed and memory of training and scoring, beside a bare matrix product and PyTorch.",
         "bench.training", "TrainingBenchConfig", "run_training_bench", "view_bench",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from rich.box import SIMPLE
 from rich.table import Column, Table
 
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
@@ -278,6 +279,29 @@ def sigmoid_table(out: Path) -> Table:
         above = f"{mean['above_one']:+.4f} ({mean['above_one_low']:+.4f} to {mean['above_one_high']:+.4f})"
         values = [f"{own[measure]['value']:.4f}" for measure in ("one_step", "two_step", "mean")]
         table.add_row(f"{alpha:g}", *values, above, f"{own['distance']['value']:.3f}")
+    return table
+
+
+def automatic_sentence(summary: dict[str, Any]) -> str:
+    """Whether the automatic recipe keeps what it promises."""
+    name = "cells_below_the_best_of_its_parts_by_more_than_0.005"
+    but = f": not in {'; '.join(summary['where'])}" if summary["where"] else ""
+    return (
+        f"In {summary['cells'] - summary[name]} of {summary['cells']} cells the automatic recipe is no more "
+        f"than 0.005 below the best of one-step, once, smoothed and linear{but}."
+    )
+
+
+def automatic_table(out: Path) -> Table:
+    """R2bar of every method by dataset and noise, from `out/rows.csv`."""
+    rows = pl.read_csv(out / "rows.csv", glob=False)
+    names = ["linear", "one_step", "once", "smoothed", "automatic", "paper_best", "ceiling"]
+    titles = ["line", "1-step", "once", "again", "auto", "paper", "true"]
+    columns = [Column(title, no_wrap=True) for title in ("dataset", "", *titles)]
+    table = Table(*columns, box=SIMPLE, padding=(0, 1), pad_edge=False)
+    for row in rows.iter_rows(named=True):
+        values = ["" if row[name] is None else _digits(row[name]) for name in names]
+        table.add_row(row["dataset"], f"{row['noise']:.0%}", *values)
     return table
 
 

@@ -47,6 +47,12 @@ def view_select(config: Any, summary: Any) -> Shown:
     yield f"The model, fitted to all episodes, is {config.out / 'model.safetensors'}."
 
 
+def view_automatic(config: Any, summary: Any) -> Shown:
+    yield sentences.automatic_sentence(summary)
+    yield sentences.automatic_table(config.out)
+    yield f"Seconds, model steps and scores without noise are in {config.out / 'rows.csv'}."
+
+
 def view_inspect(config: Any, summary: Any) -> Shown:
     from multistep.report.overview import draw_overview
 
