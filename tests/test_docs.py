@@ -83,6 +83,33 @@ def test_the_page_on_smoothing(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_page_on_the_automatic_recipe(tmp_path):
+    """The command with a budget of a few seconds, the Python as it stands."""
+    plant = replace(oscillator_episodes(12, 60, noise=0.05), state_names=("x", "theta"), action_names=("u",))
+    for number in range(len(plant)):
+        ms.save(plant.take([number]), tmp_path / "logs" / f"{number}.csv")
+    (words,) = commands("automatic.md")
+    words[words.index("--budget") + 1] = "100k"
+    answer = subprocess.run(
+        [sys.executable, "-m", *words, "--without", "cross_fitting"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    summary = json.loads((tmp_path / "runs" / "automatic" / "summary.json").read_text())
+    shown = " ".join(answer.stdout.split())
+    assert all(" ".join(note.split()) in shown for note in summary["notes"])
+    assert set(summary["parts"]) == {"linear", "small", "first", "second"}
+    (block,) = python_blocks("automatic.md")
+    block = block.replace('budget="200k"', 'budget="50k", without=("small", "cross_fitting")')
+    answer = subprocess.run(
+        [sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.startswith("Tried, with the judge's score on one episode: ")
+
+
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
     """As written, but at the smallest scale."""
     page = commands("tractable-cases.md")
