@@ -127,6 +127,21 @@ def test_the_same_command_again_takes_the_finished_fit(fitted, logs):
     assert (out / "model.safetensors").read_bytes() == model
 
 
+def test_score_from_filtered_starts(fitted, logs):
+    out, _ = fitted
+    words = [out / "model.safetensors", "test.npz", "--score-horizon", 15, "--filtered", "--out", "filtered"]
+    answer = run("score", *words, folder=logs)
+    assert "filtered start" in answer.stdout
+    summary = json.loads((logs / "filtered" / "summary.json").read_text())
+    assert summary["filtered"]["r2bar_15"] > summary["persistence"]["r2bar_15"]
+    assert {row["model"] for row in read_rows(logs / "filtered" / "rows.csv")} == {
+        "model",
+        "filtered",
+        "persistence",
+        "linear",
+    }
+
+
 def test_score_agrees_with_the_library(fitted, logs):
     out, _ = fitted
     answer = run(

@@ -122,6 +122,10 @@ COMMANDS = {
         "A fit to noisy episodes beside one to the same episodes smoothed.",
         "bench.smoothing", "SmoothingBenchConfig", "run_smoothing_bench", "view_bench",
     ),
+    "bench judge": Command(
+        "How often the judge behind the automatic recipe finds the better model, where the truth is known.",
+        "bench.judge", "JudgeBenchConfig", "run_judge_bench", "view_bench",
+    ),
     "bench agents": Command(
         "SAC in the model, planning and the model as an environment, beside what they cannot beat.",
         "bench.agents", "AgentsBenchConfig", "run_agents_bench", "view_bench",

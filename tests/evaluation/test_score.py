@@ -6,12 +6,12 @@ import pytest
 from sklearn.metrics import r2_score
 
 from multistep.data import Episodes
-from multistep.dynamics import Model, NetworkConfig, fit_normaliser
+from multistep.dynamics import Model, NetworkConfig, Persistence, fit_normaliser
 from multistep.dynamics.network import make_network
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, score, usual_horizon
+from multistep.evaluation import R2Bar, advantage, score, unexplained, usual_horizon
 from multistep.evaluation import score as score_function
-from systems import ExplodingModel, LinearModel, random_episodes
+from systems import ExplodingModel, LinearModel, oscillator_episodes, random_episodes
 
 
 def by_double_loop(model, episodes, horizon):
@@ -173,3 +173,30 @@ def test_bad_questions_get_one_sentence(getkey):
         score(linear, episodes, horizon=9)
     with pytest.raises(InputError, match=r"R2bar\(5\) was asked for"):
         score(linear, episodes, horizon=4).r2bar(5)
+
+
+def test_what_episodes_leave_unexplained_adds_up_to_one_less_r2bar():
+    episodes = random_episodes([20, 30, 25])
+    model = Persistence()
+    shares = unexplained(model, episodes, horizon=10)
+    np.testing.assert_allclose(shares.sum(), 1 - score(model, episodes, horizon=10).r2bar(), rtol=1e-6)
+    # Of the first episode, by brute force.
+    total = 0.0
+    for step in range(1, 11):
+        ends = np.concatenate([episodes[n].states[step:] for n in range(3)])
+        spread = ((ends - ends.mean(axis=0)) ** 2).sum(axis=0)
+        own = episodes[0].states
+        total += (((own[step:] - own[:-step]) ** 2).sum(axis=0) / spread).mean() / 10
+    np.testing.assert_allclose(shares[0], total, rtol=1e-5)
+
+
+def test_the_advantage_is_the_difference_of_r2bar_with_an_interval_by_episodes():
+    episodes = oscillator_episodes(6, 40, noise=0.05)
+    truth = LinearModel(jnp.array([[0.99, 0.1], [-0.1, 0.97]]), jnp.array([[0.0], [0.1]]))
+    difference, low, high = advantage(truth, Persistence(), episodes, horizon=10)
+    better, worse = (score(model, episodes, horizon=10).r2bar() for model in (truth, Persistence()))
+    np.testing.assert_allclose(difference, better - worse, rtol=1e-6)
+    assert low < difference < high
+    gains = unexplained(Persistence(), episodes, horizon=10) - unexplained(truth, episodes, horizon=10)
+    half = 2.5706 * gains.std(ddof=1) * np.sqrt(6)  # Student's t with five degrees of freedom
+    np.testing.assert_allclose([low, high], [difference - half, difference + half], rtol=1e-3)

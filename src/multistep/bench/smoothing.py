@@ -81,9 +81,9 @@ class SmoothingJob(AbstractJob):
         train, valid, test = self.fold.deal(data.noisy)
         clean_train, _, clean_test = self.fold.deal(data.noiseless)
         fitted = fit(train, valid, self.config, key=jax.random.key(self.seed))
-        if fitted.observer is None or fitted.chosen != "smoothed":
+        if fitted.observer is None or "smoothed" not in fitted.parts:
             return {"outcome": "not fitted again", "reason": " ".join(fitted.notes)}
-        models = {"measured": fitted.observer.model, "smoothed": fitted.model}
+        models = {"measured": fitted.observer.model, "smoothed": fitted.parts["smoothed"].model}
         tests = {"noisy": test, "noiseless": clean_test}
         scores = {
             f"{name}_r2bar_{what}": score(model, episodes, horizon=SCORE_HORIZON).r2bar()

@@ -25,5 +25,6 @@ from multistep.training.settings import Settings as Settings
 from multistep.training.smoothed import Smoothed as Smoothed
 from multistep.training.smoothing import fit_observer as fit_observer
 from multistep.training.smoothing import has_noise as has_noise
+from multistep.training.smoothing import innovations as innovations
 from multistep.training.smoothing import smooth as smooth
 from multistep.training.work import seconds_of as seconds_of

@@ -63,6 +63,15 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     return _observer(model, jnp.asarray(found.x, float), jnp.asarray(unit, float))
 
 
+def innovations(observer: Observer, episodes: Episodes) -> float:
+    """Mean log-density of a measurement in these episodes, given those before it."""
+    steps = min(SEGMENT_STEPS, usual_length(episodes))
+    starts = window_starts(episodes, steps)
+    starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
+    windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
+    return float(_log_density(observer, windows, jnp.asarray(starts)))
+
+
 def smooth(observer: Observer, episodes: Episodes) -> Episodes:
     """The episodes with the observer's best guess of every state in place of what was measured; a constant
     one stays.
@@ -164,14 +173,18 @@ def _cost(
 ) -> Scalar:
     """Minus the mean log-density of a measurement in the segments, for the logarithms of the noise's
     deviations."""
-    observer = _observer(model, logs, unit)
+    return -_log_density(_observer(model, logs, unit), windows, starts)
+
+
+@jax.jit
+def _log_density(observer: Observer, windows: Windows, starts: Int[Array, "segments 2"]) -> Scalar:
+    """Mean log-density of a measurement, given those before it in its segment."""
 
     def log_densities(start: Int[Array, " 2"]) -> Float[Array, " time"]:
         past, actions, states = windows.gather(start)
         return observer.filter(jnp.concatenate([past.states, states]), actions).log_density
 
-    densities = jax.vmap(log_densities)(starts)
-    return -densities.mean()
+    return jax.vmap(log_densities)(starts).mean()
 
 
 def _observer(model: AbstractModel, logs: Float[Array, " twice_state"], unit: State) -> Observer:
