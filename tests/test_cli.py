@@ -388,11 +388,8 @@ def test_interrupted_it_says_how_to_go_on_and_leaves_nothing_half_written(logs):
 @pytest.mark.slow
 def test_demo_in_small(tmp_path):
     size = "--episodes 8 --steps 150 --score-horizon 30"
-    fits = " ".join(
-        f"--{name}.network.hidden-size 16 --{name}.epochs 1 --{name}.least-steps 1"
-        for name in ("one-step", "multi-step")
-    )
-    answer = run("demo", *size.split(), *fits.split(), "--multi-step.horizon", 5, folder=tmp_path)
+    fits = "--one-step.network.hidden-size 16 --one-step.epochs 1 --one-step.least-steps 1 --budget 50k"
+    answer = run("demo", *size.split(), *fits.split(), folder=tmp_path)
     assert answer.stdout.startswith("With 2% noise, the model trained through its own rollout explains")
     out = tmp_path / "runs" / "demo"
     summary = json.loads((out / "summary.json").read_text())

@@ -46,6 +46,7 @@ def test_it_is_what_fit_does_and_what_can_be_typed():
         RECIPES.find("automatic", ms.Once(epochs=3))
 
 
+@pytest.mark.slow
 def test_it_tries_judges_and_says_why(fitted, data):
     assert list(fitted.parts) == ["linear", "small", "first", "second"]
     assert set(fitted.judged) == set(fitted.parts)
@@ -59,6 +60,7 @@ def test_it_tries_judges_and_says_why(fitted, data):
     assert 1 - fitted.judged[fitted.chosen] < 1.3 * (1 - max(fitted.judged.values()))
 
 
+@pytest.mark.slow
 def test_what_is_killed_goes_on_to_the_same_bits(data, tmp_path, monkeypatch):
     recipe = Automatic(**SMALL, without=("small", "cross_fitting"))
     given = {"key": jax.random.key(0), "score": SCORE}
@@ -87,6 +89,7 @@ def test_what_is_killed_goes_on_to_the_same_bits(data, tmp_path, monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "parts"),
     [

@@ -15,6 +15,7 @@ from multistep.evaluation import R2Bar, Scores, score
 from multistep.evaluation.rows import score_rows, score_summary
 from multistep.losses import Uniform
 from multistep.runs.run_folder import check_run, write_rows, write_run
+from multistep.selection.automatic import Automatic
 from multistep.selection.fit import fit
 from multistep.tasks import CARTPOLE
 from multistep.tasks.catalogue import CARTPOLE_RANDOM_SEED
@@ -44,8 +45,8 @@ class DemoConfig:
     """Seed of noise, split and training."""
     one_step: Once = field(default_factory=lambda: replace(DEFAULT, horizon=1, weights=Uniform(), epochs=20))
     """Training of the one-step model."""
-    multi_step: Once = DEFAULT
-    """Training of the multi-step model."""
+    budget: str = "2M"
+    """What the automatic recipe may spend on the other model: model steps, or a time as 60s."""
 
 
 def run_demo(config: DemoConfig) -> dict[str, Any]:
@@ -61,7 +62,9 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
         add_noise(clean, config.noise, key=noise_key), (0.72, 0.08, 0.2), key=split_key
     )
     rows, summary = [], {}
-    for name, fit_config in (("one_step", config.one_step), ("multi_step", config.multi_step)):
+    # Second-order descent is for plants with less data than these.
+    automatic = Automatic(budget=config.budget, without=("small",))
+    for name, fit_config in (("one_step", config.one_step), ("multi_step", automatic)):
         folder = config.out / name
         checkpoint = folder / "checkpoint.safetensors"
         fitted = fit(train, valid, fit_config, key=fit_key, checkpoint=checkpoint)
@@ -70,7 +73,7 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
         scores = score(fitted.model, test, horizon=config.score_horizon)
         _keep(folder, fitted)
         rows += score_rows(name, scores)
-        summary[name] = score_summary(scores) | fit_summary(fitted)
+        summary[name] = score_summary(scores) | fit_summary(fitted) | {"notes": fitted.notes}
     linear = LeastSquares().fit(train, valid, key=fit_key, score=R2Bar(1)).model
     more, baselines = score_baselines(fitted.model, linear, test, config.score_horizon)
     scores: Scores = CARTPOLE.ceiling(test, horizon=config.score_horizon)

@@ -74,7 +74,7 @@ class Growing(AbstractCurriculum):
         stage, rung, epoch = self._place(history, len(horizons), length)
         if stage == len(horizons):
             return Outcome.FINISHED
-        batch_size, num_batches = self._batches(horizons[rung], count_windows)
+        batch_size, num_batches = self._batches(horizons[rung], sum(horizons), count_windows)
         # The rate falls with the model steps, not with the epochs: those of the last horizon are the most.
         epochs = epoch + np.arange(num_batches) / num_batches
         done = (sum(horizons[:stage]) * length + horizons[stage] * epochs) / (sum(horizons) * length)
@@ -115,17 +115,20 @@ class Growing(AbstractCurriculum):
 
     def stage_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
         """Epochs of each horizon."""
+        horizons = self.horizons(settings.horizon)
         once_each = sum(
-            horizon * math.prod(self._batches(horizon, count_windows))
-            for horizon in self.horizons(settings.horizon)
+            horizon * math.prod(self._batches(horizon, sum(horizons), count_windows)) for horizon in horizons
         )
         return max(1, self.model_steps // once_each)
 
-    def _batches(self, horizon: int, count_windows: Callable[[int], int]) -> tuple[int, int]:
-        """Windows per batch, and batches of an epoch."""
+    def _batches(
+        self, horizon: int, all_horizons: int, count_windows: Callable[[int], int]
+    ) -> tuple[int, int]:
+        """Windows per batch, and batches of an epoch: so few that each horizon has two epochs at least."""
         num_windows = count_windows(horizon)
         batch_size = min(self.batch_size, num_windows)
-        return batch_size, min(self.epoch_steps, num_windows // batch_size)
+        affordable = max(1, self.model_steps // (2 * all_horizons * batch_size))
+        return batch_size, min(self.epoch_steps, affordable, num_windows // batch_size)
 
 
 def has_stopped_rising(epochs: tuple[Epoch, ...]) -> bool:

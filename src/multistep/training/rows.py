@@ -27,7 +27,7 @@ def fit_summary(fit: Fit) -> dict[str, Any]:
     best = fit.best_epoch
     return {
         "outcome": str(fit.outcome),
-        "horizon": len(fit.history[0].errors) if fit.history else None,
+        "horizon": fit.history[-1].horizon if fit.history else None,
         "epochs": len(fit.history),
         "best_epoch": None if best is None else best.number,
         "validation_score": None if best is None else best.score,
