@@ -126,6 +126,10 @@ COMMANDS = {
         "How often the judge behind the automatic recipe finds the better model, where the truth is known.",
         "bench.judge", "JudgeBenchConfig", "run_judge_bench", "view_bench",
     ),
+    "bench quality": Command(
+        "Model steps and seconds to a given score: the automatic recipe by its budget, beside one fit.",
+        "bench.quality", "QualityBenchConfig", "run_quality_bench", "view_bench",
+    ),
     "bench agents": Command(
         "SAC in the model, planning and the model as an environment, beside what they cannot beat.",
         "bench.agents", "AgentsBenchConfig", "run_agents_bench", "view_bench",

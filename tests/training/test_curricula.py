@@ -1,3 +1,4 @@
+from multistep.losses import Custom
 from multistep.training import Epoch, Growing, Lesson, Once, Outcome
 from multistep.training.curricula import LENIENCE
 
@@ -74,3 +75,9 @@ def test_the_last_epoch_is_kept_if_it_is_about_as_good():
     assert Growing().best(epochs_with(0.5, 0.8, 0.8 - 1.01 * LENIENCE * 0.2)).number == 1
     assert Growing().best(epochs_with(float("-inf"), float("-inf"))).number == 1
     assert Growing().best(()) is None
+
+
+def test_weights_that_are_given_one_by_one_have_one_horizon():
+    settings = Once(horizon=4, weights=Custom((0.4, 0.3, 0.2, 0.1)))
+    assert Growing().horizons(settings) == (4,)
+    assert Growing().horizons(Once(horizon=4)) == (1, 2, 4)

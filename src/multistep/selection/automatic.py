@@ -138,7 +138,7 @@ class Automatic(AbstractRecipe):
         try:
             tried = self._try(train, valid, key, score, None if checkpoint is None else Path(checkpoint))
             if not crossed or tried.is_clear:
-                return tried.fit(pool if crossed else valid)
+                return tried.fit(valid)
             return self._cross_fit(tried, pool, key, score)
         except _Interrupted as stopped:
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
@@ -148,13 +148,29 @@ class Automatic(AbstractRecipe):
     ) -> "_Tried":
         """Every way that these episodes allow, and the judge's scores."""
         parts: dict[str, Fit] = {}
+        try:
+            return self._try_into(parts, train, valid, key, score, checkpoint)
+        except KeyboardInterrupt:
+            if not parts:
+                raise
+            raise _Interrupted(_best_so_far(parts)) from None
+
+    def _try_into(
+        self,
+        parts: dict[str, Fit],
+        train: Episodes,
+        valid: Episodes,
+        key: Key,
+        score: Score,
+        checkpoint: Path | None,
+    ) -> "_Tried":
         notes: list[str] = []
 
         def attempt(name: str, recipe: AbstractRecipe, episodes: Episodes, key: Key, score: Score) -> Fit:
             file = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}_{name}")
             parts[name] = recipe.fit(episodes, valid, key=key, score=score, checkpoint=file)
             if parts[name].outcome is Outcome.INTERRUPTED:
-                raise _Interrupted(_best_so_far(parts))
+                raise KeyboardInterrupt
             return parts[name]
 
         if "linear" not in self.without:

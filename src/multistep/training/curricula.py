@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
+from multistep.errors import InputError
 from multistep.registry import Registry
 from multistep.runs.provenance import plain
 from multistep.training.base import AbstractCurriculum, Lesson
@@ -70,7 +71,7 @@ class Growing(AbstractCurriculum):
     def next(
         self, history: tuple[Epoch, ...], settings: Settings, count_windows: Callable[[int], int]
     ) -> Lesson | Outcome:
-        horizons, length = self.horizons(settings.horizon), self.stage_epochs(settings, count_windows)
+        horizons, length = self.horizons(settings), self.stage_epochs(settings, count_windows)
         stage, rung, epoch = self._place(history, len(horizons), length)
         if stage == len(horizons):
             return Outcome.FINISHED
@@ -92,7 +93,7 @@ class Growing(AbstractCurriculum):
         return stage, rung, len(history) - start
 
     def num_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
-        return len(self.horizons(settings.horizon)) * self.stage_epochs(settings, count_windows)
+        return len(self.horizons(settings)) * self.stage_epochs(settings, count_windows)
 
     def most_steps(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
         return self.model_steps
@@ -109,13 +110,16 @@ class Growing(AbstractCurriculum):
         good = best.score - LENIENCE * max(0.0, 1 - best.score)
         return [epoch for epoch in history if epoch.is_sound and epoch.score >= good][-1]
 
-    def horizons(self, last: int) -> tuple[int, ...]:
-        """The horizons to go through, ending with the last."""
-        return tuple(sorted({max(1, last >> halvings) for halvings in range(self.stages)}))
+    def horizons(self, settings: Settings) -> tuple[int, ...]:
+        """The horizons to go through, ending with the one that was asked for; those alone that the weights
+        are made for."""
+        last = settings.horizon
+        all_of_them = sorted({max(1, last >> halvings) for halvings in range(self.stages)})
+        return tuple(horizon for horizon in all_of_them if horizon == last or _suit(settings, horizon))
 
     def stage_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
         """Epochs of each horizon."""
-        horizons = self.horizons(settings.horizon)
+        horizons = self.horizons(settings)
         once_each = sum(
             horizon * math.prod(self._batches(horizon, sum(horizons), count_windows)) for horizon in horizons
         )
@@ -129,6 +133,14 @@ class Growing(AbstractCurriculum):
         batch_size = min(self.batch_size, num_windows)
         affordable = max(1, self.model_steps // (2 * all_horizons * batch_size))
         return batch_size, min(self.epoch_steps, affordable, num_windows // batch_size)
+
+
+def _suit(settings: Settings, horizon: int) -> bool:
+    try:
+        settings.weights.check(horizon)
+    except InputError:
+        return False
+    return True
 
 
 def has_stopped_rising(epochs: tuple[Epoch, ...]) -> bool:
