@@ -149,6 +149,14 @@ def test_what_is_no_budget_gets_a_sentence(text):
         Automatic(budget=text)
 
 
+@pytest.mark.slow
+def test_a_budget_of_time_leaves_out_what_would_take_longer(data, monkeypatch):
+    monkeypatch.setattr(automatic._Tried, "is_clear", False)
+    recipe = Automatic(**SMALL | {"budget": "1s"}, without=("small",))
+    found = recipe.fit(*data, key=jax.random.key(0), score=SCORE)
+    assert "on 4 episodes" in found.notes[0]  # of the validation: there is no time for every one to judge
+
+
 def test_model_steps_stay_within_the_budget(data):
     recipe = Automatic(budget="30k")
     assert recipe.most_steps(data[0]) == 30_000

@@ -59,7 +59,7 @@ def _about_linear(summary: dict[str, Any], last: int) -> Iterator[str]:
     if high < 0 or (not math.isfinite(low) and float(over["difference"]) < 0):
         yield f"A linear model is BETTER: it explains {linear}{between}; take --recipe linear."
     elif low <= 0 and math.isfinite(low):
-        yield f"A linear model explains {linear}: as good, within the interval{between}."
+        yield f"A linear model explains {linear} and may be as good, by these test episodes{between}."
     else:
         yield f"A linear model explains {linear}{between}."
 

@@ -3,6 +3,7 @@ judge chooses."""
 
 import math
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -60,6 +61,8 @@ STAGES = 4
 STEPS_PER_SECOND = 100_000
 """Model steps that any machine takes: for the first fit of a budget in seconds, before there is a
 measurement."""
+SHORT = 120
+"""With fewer seconds than these the small network has one start."""
 OVERHEAD = 0.2
 """Share of a budget in seconds for compilation, smoothing and judging."""
 STEPS = ("linear", "small", "smoothing", "growing", "cross_fitting", "refit")
@@ -133,11 +136,12 @@ class Automatic(AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         """The part that the judge prefers; the parts are called linear, small, first and second."""
-        pool = join(train, valid)
+        pool, started = join(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
             tried = self._try(train, valid, key, score, None if checkpoint is None else Path(checkpoint))
-            if not crossed or tried.is_clear:
+            needed = (time.perf_counter() - started) * (FOLDS + 2)
+            if not crossed or tried.is_clear or needed > (Budget.parse(self.budget).seconds or math.inf):
                 return tried.fit(valid)
             return self._cross_fit(tried, pool, key, score)
         except _Interrupted as stopped:
@@ -173,11 +177,12 @@ class Automatic(AbstractRecipe):
                 raise KeyboardInterrupt
             return parts[name]
 
+        budget = Budget.parse(self.budget)
         if "linear" not in self.without:
             attempt("linear", LeastSquares(), train, key, score)
         if "small" not in self.without and train.num_steps <= SMALL:
-            attempt("small", QuasiNewton(), train, jax.random.fold_in(key, 2), score)
-        budget = Budget.parse(self.budget)
+            small = QuasiNewton(starts=1 if (budget.seconds or math.inf) < SHORT else 3)
+            attempt("small", small, train, jax.random.fold_in(key, 2), score)
         quick = Growing(self._first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
         first = attempt("first", self._once(train, quick), train, key, score)
         episodes, observer = train, None
