@@ -32,6 +32,7 @@ def rolled(model, like):
     return like.with_states(states)
 
 
+@pytest.mark.slow
 def test_the_judge_prefers_the_truth_where_noisy_starts_prefer_what_shrinks(noisy):
     train, valid, clean = noisy
     assert SCORE(TRUTH, clean) > SCORE(BLURRED, clean)

@@ -34,6 +34,7 @@ def test_the_corrected_model_starts_as_the_line(turns):
     )
 
 
+@pytest.mark.slow
 def test_training_corrects_what_is_not_linear():
     episodes = random_episodes([30] * 5, state_size=2, action_size=1)
     bent = episodes.states.copy()

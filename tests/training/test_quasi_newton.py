@@ -28,6 +28,7 @@ def pendulum(num_episodes, seed, steps=60, noise=0.0):
     return ms.Episodes.of(parts, state_names=("angle", "rate"), action_names=("torque",))
 
 
+@pytest.mark.slow
 def test_a_small_network_beats_the_line_by_far_on_little_data():
     train, valid, score = pendulum(6, 0), pendulum(3, 1), ms.R2Bar(40)
     linear = LeastSquares().fit(train, valid, key=jax.random.key(0), score=score)
@@ -37,6 +38,7 @@ def test_a_small_network_beats_the_line_by_far_on_little_data():
     assert small.best_epoch.score == pytest.approx(score(small.model, valid), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_key_gives_the_same_bits_and_more_starts_are_never_worse():
     train, valid = oscillator_episodes(4, 30, noise=0.05), oscillator_episodes(2, 30, noise=0.05, seed=1)
     given = {"key": jax.random.key(3), "score": ms.R2Bar(10)}
