@@ -38,10 +38,11 @@ multistep reproduce static --scale quick --out results/static_quick
 multistep reproduce dynamic --scale quick --out results/dynamic_quick
 # Recordings of a pendulum on a test bench, by others: the folder simple_pendulum as docs/smoothing.md says.
 multistep fit simple_pendulum/pd_failure.csv --states position velocity --actions torque --time time --cut 200 --recipe once --out results/pendulum_pd_failure_once
-multistep fit simple_pendulum/pd_failure.csv --states position velocity --actions torque --time time --cut 200 --out results/pendulum_pd_failure_twice
+multistep fit simple_pendulum/pd_failure.csv --states position velocity --actions torque --time time --cut 200 --recipe smoothed --out results/pendulum_pd_failure_twice
 multistep fit simple_pendulum/energy_shaping.csv --states position velocity --actions torque --time time --cut 200 --recipe once --out results/pendulum_energy_shaping_once
-multistep fit simple_pendulum/energy_shaping.csv --states position velocity --actions torque --time time --cut 200 --out results/pendulum_energy_shaping_twice
+multistep fit simple_pendulum/energy_shaping.csv --states position velocity --actions torque --time time --cut 200 --recipe smoothed --out results/pendulum_energy_shaping_twice
 multistep fit simple_pendulum/ddp.csv --states position velocity --actions torque --time time --cut 200 --recipe once --out results/pendulum_ddp_once
-multistep fit simple_pendulum/ddp.csv --states position velocity --actions torque --time time --cut 200 --out results/pendulum_ddp_twice
+multistep fit simple_pendulum/ddp.csv --states position velocity --actions torque --time time --cut 200 --recipe smoothed --out results/pendulum_ddp_twice
 multistep fit simple_pendulum/sac.csv --states position velocity --actions torque --time time --cut 200 --recipe once --out results/pendulum_sac_once
-multistep fit simple_pendulum/sac.csv --states position velocity --actions torque --time time --cut 200 --out results/pendulum_sac_twice
+multistep fit simple_pendulum/sac.csv --states position velocity --actions torque --time time --cut 200 --recipe smoothed --out results/pendulum_sac_twice
+multistep reproduce automatic --scale paper --out results/automatic
