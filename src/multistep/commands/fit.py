@@ -13,6 +13,7 @@ import tyro
 from multistep.commands.baselines import LINEAR, score_baselines
 from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
 from multistep.data import Episodes, estimate_noise, split, wrapped_angles
+from multistep.data.angles import remark_on
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, Observer, save_model
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score, usual_horizon
@@ -80,11 +81,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     episodes = read_episodes(config.source, config.changes)
     note_on_pieces(config.changes)
     for angle in wrapped_angles(episodes):
-        name = angle.partition(":")[0]
-        warnings.warn(
-            f"{name} jumps by one turn, again and again: if it is an angle, add --angles {angle}.",
-            stacklevel=2,
-        )
+        warnings.warn(remark_on(angle), stacklevel=2)
     train, valid, test = split(episodes, config.split, key=split_key)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = R2Bar(min(VALIDATION_HORIZON, config.score_horizon))

@@ -60,6 +60,12 @@ def wrapped_angles(episodes: Episodes) -> list[str]:
     return found
 
 
+def remark_on(angle: str) -> str:
+    """What to do about a state that `wrapped_angles` has found."""
+    name = angle.partition(":")[0]
+    return f"{name} jumps by one turn, again and again: if it is an angle, add --angles {angle}."
+
+
 def _unwrapped(episodes: Episodes, turns: tuple[float, ...]) -> np.ndarray:
     states = episodes.states.copy()
     for column, turn in enumerate(turns):

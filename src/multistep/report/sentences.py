@@ -10,6 +10,8 @@ import polars as pl
 from rich.box import SIMPLE
 from rich.table import Column, Table
 
+from multistep.data.angles import remark_on
+
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
 WORSE = 1.1  # so many times the variance left unexplained is worth a remark
 NAMES = {
@@ -191,13 +193,7 @@ def inspect_sentence(summary: dict[str, Any]) -> str:
     sentence += (
         f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
     )
-    return " ".join([sentence + ".", *map(wrapped_sentence, summary["wrapped_angles"])])
-
-
-def wrapped_sentence(angle: str) -> str:
-    """What to do about a state that jumps by one turn."""
-    name = angle.partition(":")[0]
-    return f"{name} jumps by one turn, again and again: if it is an angle, add --angles {angle}."
+    return " ".join([sentence + ".", *map(remark_on, summary["wrapped_angles"])])
 
 
 def inspect_table(out: Path) -> Table:

@@ -212,12 +212,11 @@ class Automatic(AbstractRecipe):
 
     def _second_steps(self, train: Episodes, budget: "Budget", rough: Fit | None) -> int:
         """What is left of the budget, by the speed of the first fit if it is one of time."""
-        most = min(SECOND_STEPS, PASSES * train.num_steps)
         first = self._first_steps(train, budget)
         if budget.model_steps:
-            return int(min(max(most, budget.model_steps), budget.model_steps - first))
+            return budget.model_steps - first
         if budget.seconds is None:
-            return most
+            return min(SECOND_STEPS, PASSES * train.num_steps)
         if rough is None:
             return int((1 - OVERHEAD) * budget.seconds * STEPS_PER_SECOND) - first
         spent = sum(epoch.seconds for epoch in rough.history)
@@ -238,8 +237,7 @@ class Automatic(AbstractRecipe):
         crossed = replace(tried, judged=judged, crossed=True)
         if "refit" in self.without:
             return crossed.fit(pool)
-        again = replace(self, without=(*self.without, "cross_fitting"))
-        refitted = again._try(pool, pool, key, score, None)
+        refitted = self._try(pool, pool, key, score, None)
         if best not in refitted.parts:
             return crossed.fit(pool)
         chosen = replace(crossed, parts={**crossed.parts, best: refitted.parts[best]})

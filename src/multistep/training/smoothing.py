@@ -35,10 +35,7 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     from scipy.optimize import minimize  # slow to import
 
     _check_length(episodes)
-    steps = min(SEGMENT_STEPS, usual_length(episodes))
-    starts = window_starts(episodes, steps)
-    starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
-    windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
+    windows, starts = _segments(episodes)
     unit = unit_of(episodes.states)
     guess = np.nan_to_num(
         estimate_noise(episodes.states, episodes.actions, episodes.lengths) / unit, nan=0.01
@@ -46,9 +43,7 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
     first = np.log(np.clip(np.concatenate([guess, guess / 5]), LOWEST_NOISE, HIGHEST_NOISE))
 
     def objective(logs: Float[ndarray, " twice_state"]) -> tuple[float, Float[ndarray, " twice_state"]]:
-        value, slope = _cost(
-            jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, jnp.asarray(starts)
-        )
+        value, slope = _cost(jnp.asarray(logs, float), jnp.asarray(unit, float), model, windows, starts)
         return float(value), np.asarray(slope, np.float64)
 
     bounds = [(np.log(LOWEST_NOISE), np.log(HIGHEST_NOISE))] * len(first)
@@ -65,11 +60,16 @@ def fit_observer(model: AbstractModel, episodes: Episodes) -> Observer:
 
 def innovations(observer: Observer, episodes: Episodes) -> float:
     """Mean log-density of a measurement in these episodes, given those before it."""
+    return float(_log_density(observer, *_segments(episodes)))
+
+
+def _segments(episodes: Episodes) -> tuple[Windows, Int[Array, "segments 2"]]:
+    """Pieces of the episodes that noise is found in, spread evenly over them, and where they start."""
     steps = min(SEGMENT_STEPS, usual_length(episodes))
     starts = window_starts(episodes, steps)
     starts = starts[np.unique(np.linspace(0, len(starts) - 1, SEGMENTS).round().astype(int))]
     windows = Windows(jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float), steps)
-    return float(_log_density(observer, windows, jnp.asarray(starts)))
+    return windows, jnp.asarray(starts)
 
 
 def smooth(observer: Observer, episodes: Episodes) -> Episodes:
