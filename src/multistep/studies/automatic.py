@@ -25,9 +25,10 @@ from multistep.selection.fit import VALIDATION_HORIZON
 from multistep.selection.fit_job import score_fields
 from multistep.selection.folds import Fold, deal_sized_folds
 from multistep.studies.scales import Scale
+from multistep.studies.static import chosen_datasets
 from multistep.studies.static_tables import paper_cells
 from multistep.tasks.cache import cached, load_dataset
-from multistep.tasks.catalogue import CATALOGUE, Dataset, RandomPolicy, find_dataset
+from multistep.tasks.catalogue import CATALOGUE, Dataset
 from multistep.training import DEFAULT, PAPER, SMOOTHED, AbstractRecipe, LeastSquares, Smoothed
 
 ROWS = "fits.jsonl"
@@ -128,7 +129,7 @@ class MethodJob(AbstractJob):
 
 def run_automatic(config: AutomaticConfig) -> dict[str, Any]:
     """Run what is missing, leave rows and tables in `config.out` and return the summary."""
-    datasets = _datasets(config)
+    datasets = chosen_datasets(config)
     check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():
@@ -209,15 +210,3 @@ def prepare(
 def _mean(rows: Sequence[Row], name: str) -> float | None:
     values = [row[name] for row in rows if row.get(name) is not None]
     return float(np.mean(values)) if values else None
-
-
-def _datasets(config: AutomaticConfig) -> list[Dataset]:
-    if config.dataset:
-        return [find_dataset(name) for name in config.dataset]
-    if config.scale == "smoke":
-        return [find_dataset("cartpole/random")]
-    return [
-        dataset
-        for dataset in CATALOGUE.values()
-        if isinstance(dataset.recipe, RandomPolicy) or cached(dataset, config.cache) is not None
-    ]

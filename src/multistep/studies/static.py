@@ -127,7 +127,7 @@ class CeilingJob(AbstractJob):
 
 def run_static(config: StaticConfig) -> dict[str, Any]:
     """Run what is missing, leave rows and tables in `config.out` and return the summary."""
-    datasets = _datasets(config)
+    datasets = chosen_datasets(config)
     check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():
@@ -245,7 +245,7 @@ def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fo
     return episodes, deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
 
 
-def _datasets(config: StaticConfig) -> list[Dataset]:
+def chosen_datasets(config: Any) -> list[Dataset]:
     """The datasets asked for; by default all that are present or can be made in seconds."""
     if config.dataset:
         return [find_dataset(name) for name in config.dataset]
