@@ -669,3 +669,34 @@ def test_reading_stays_within_two_and_a_half_times_the_size(tmp_path, path, ahea
     )
     size = (tmp_path / path).stat().st_size
     assert 0.5 * size < int(answer.stdout) < (2.5 if not ahead else 1.0) * size + ahead
+
+
+@pytest.mark.parametrize("time", ["2024-05-01T12:00:{:05.2f}", "2024-05-01 12:00:{:05.2f}+02:00", "{:.2f}"])
+def test_a_table_as_a_logger_writes_it(tmp_path, time):
+    """Semicolons, decimal commas, dates, units in the header."""
+    rows = [(time.format(n / 4), f"{n / 8:.3f}".replace(".", ","), f"{-n}") for n in range(9)]
+    text = "\n".join(";".join(row) for row in [("t [s]", "level [V]", "u (%)"), *rows])
+    (tmp_path / "log.csv").write_text(text + "\n")
+    episodes = load(tmp_path / "log.csv", states=["level"], actions=["u"], time="t")
+    np.testing.assert_array_equal(episodes.states[:, 0], np.arange(9) / 8)
+    np.testing.assert_array_equal(episodes.actions[:, 0], -np.arange(8.0))
+    assert episodes.state_names == ("level",)
+    assert episodes.units == {"level": "V", "u": "%"}
+    assert episodes.time_step == 0.25
+    renamed = load(tmp_path / "log.csv", states=["h=level"], actions=["u (%)"])
+    assert renamed.state_names == ("h",)
+    assert renamed.action_names == ("u (%)",)
+    assert renamed.units == {"h": "V", "u (%)": "%"}
+
+
+def test_a_name_with_two_units_must_be_typed_whole(tmp_path):
+    (tmp_path / "log.csv").write_text("a [rad],a [deg],u\n1,2,3\n1,2,3\n")
+    with pytest.raises(InputError, match="no column a"):
+        load(tmp_path / "log.csv", states=["a"], actions=["u"])
+    assert load(tmp_path / "log.csv", states=["a [deg]"], actions=["u"]).states[0, 0] == 2
+
+
+def test_a_date_in_a_state_is_no_number(tmp_path):
+    (tmp_path / "log.csv").write_text("a,u\n2024-05-01,3\n2024-05-02,3\n")
+    with pytest.raises(InputError, match="row 1, column a holds '2024-05-01'"):
+        load(tmp_path / "log.csv", states=["a"], actions=["u"])

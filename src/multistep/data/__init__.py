@@ -18,6 +18,8 @@ from multistep.data.noise import add_noise as add_noise
 from multistep.data.noise_estimate import estimate_noise as estimate_noise
 from multistep.data.recording import Recording as Recording
 from multistep.data.recording import as_episodes as as_episodes
+from multistep.data.resampling import every as every
+from multistep.data.resampling import resample as resample
 from multistep.data.splits import split as split
 from multistep.data.windows import Past as Past
 from multistep.data.windows import Window as Window

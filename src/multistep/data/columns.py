@@ -1,11 +1,14 @@
 """Which columns of a table are what: `x`, a new name for a column, or one name for columns side by side."""
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from multistep.errors import InputError
 
+UNIT = re.compile(r"\s*(.*?\S)\s*[\[(]([^\[\]()]*)[\])]\s*")
+"""A name and a unit in brackets behind it."""
 Missing = Literal["refuse", "cut"]
 
 
@@ -41,6 +44,35 @@ class Experiment:
     own: tuple[str, ...]
     """Those of its columns that are not shared with the other experiments: where they are empty, it has
     ended."""
+
+
+def with_units(columns: Columns, available: Sequence[str]) -> tuple[Columns, dict[str, str]]:
+    """The columns as the table has them, where its header gives units in brackets, as in `theta [rad]`, and
+    the user does not; and the units by the user's names."""
+    found = {name: UNIT.fullmatch(name) for name in available}
+    bare = [match[1] for match in found.values() if match]
+    full = {match[1]: name for name, match in found.items() if match and bare.count(match[1]) == 1}
+    units: dict[str, str] = {}
+
+    def resolved(word: str) -> str:
+        name, equals, parts = word.partition("=")
+        asked = parts.split(",") if equals else [name]
+        there = [full.get(part.strip(), part) if part.strip() not in available else part for part in asked]
+        if match := found.get(there[0].strip()):
+            units[name.strip()] = match[2]
+        return word if there == asked else f"{name}={','.join(there)}"
+
+    def column(name: str | None) -> str | None:
+        return full.get(name, name) if name is not None and name not in available else name
+
+    return replace(
+        columns,
+        states=tuple(map(resolved, columns.states)),
+        actions=tuple(map(resolved, columns.actions)),
+        rewards=None if columns.rewards is None else resolved(columns.rewards),
+        episode=column(columns.episode),
+        time=column(columns.time),
+    ), units
 
 
 def experiments(

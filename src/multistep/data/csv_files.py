@@ -2,13 +2,14 @@
 
 import csv
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from multistep.data.columns import Columns
+from multistep.data.columns import Columns, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.data.table_recordings import recordings_of, table_of
@@ -17,6 +18,7 @@ from multistep.runs.atomic import replacing
 
 SEPARATORS = ",;\t"
 EMPTY = np.empty((0, 0))
+DECIMAL_COMMA = r"^[+-]?\d*(,\d*)?([eE][+-]?\d+)?$"
 
 
 def save_csv(episodes: Episodes, path: Path) -> None:
@@ -32,22 +34,21 @@ def save_csv(episodes: Episodes, path: Path) -> None:
 
 def read_csv(path: Path, columns: Columns) -> list[Recording]:
     """The episodes of one file: one, or one per value of the column `columns.episode`."""
-    table = _read(path, columns)
+    table, separator = _read(path, columns)
+    clocks = {with_units(columns, table.columns)[0].time}
 
     def numbers(groups: Sequence[Sequence[str]]) -> Iterator[tuple[int, list[np.ndarray]]]:
-        yield (
-            0,
-            [
-                np.stack([_numbers(path, table, n) for n in names], axis=1) if names else EMPTY
-                for names in groups
-            ],
-        )
+        def column(name: str) -> np.ndarray:
+            return _numbers(path, table, name, separator, is_time=name in clocks)
+
+        yield 0, [np.stack([column(n) for n in names], axis=1) if names else EMPTY for names in groups]
 
     return recordings_of(str(path), table.lazy(), numbers, columns)
 
 
-def _read(path: Path, columns: Columns) -> pl.DataFrame:
-    """The table as text: numbers are parsed later, where a bad one can be named with its row and column."""
+def _read(path: Path, columns: Columns) -> tuple[pl.DataFrame, str]:
+    """The table as text, and the sign that separates its cells: numbers are parsed later, where a bad one can
+    be named with its row and column."""
     try:
         with open(path, "rb") as file:
             names, separator = _header(path, file.readline(), columns)
@@ -75,7 +76,7 @@ def _read(path: Path, columns: Columns) -> pl.DataFrame:
     # Columns without a name, or with one that occurs twice and is not asked for, get one that nobody can ask
     # for.
     table.columns = [name if name and names.index(name) == at else f"\0{at}" for at, name in enumerate(names)]
-    return table.with_columns(pl.all().str.strip_chars().replace("", None))
+    return table.with_columns(pl.all().str.strip_chars().replace("", None)), separator
 
 
 def _header(path: Path, line: bytes, columns: Columns) -> tuple[list[str], str]:
@@ -123,19 +124,39 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
             )
 
 
-def _numbers(path: Path, table: pl.DataFrame, name: str) -> np.ndarray:
+def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time: bool) -> np.ndarray:
     """The column as numbers, NaN where it is empty, or an `InputError` that names the first cell that is no
-    number."""
+    number.
+
+    Decimal commas are read where commas do not separate the cells; times may be dates, which become seconds
+    since the first.
+    """
     text = table[name]
     values = text.cast(pl.Float64, strict=False)
     bad = (values.is_null() & text.is_not_null()).arg_true()
+    if len(bad) and separator != "," and text.drop_nulls().str.contains(DECIMAL_COMMA).all():
+        values = text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+        bad = (values.is_null() & text.is_not_null()).arg_true()
+    if len(bad) and is_time and (seconds := _seconds(text)) is not None:
+        return seconds
     if len(bad):
         raise InputError(
             f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this "
-            "column are no numbers): write numbers with a decimal point, times as seconds, or remove these "
-            "rows (counted from 1 below the header)."
+            "column are no numbers): write numbers with a decimal point, times as seconds or as dates "
+            "(2024-05-01T12:00:00.5), or remove these rows (counted from 1 below the header)."
         )
     doubles = values.to_numpy()  # null becomes NaN
     singles = doubles.astype(np.float32)
     # What single precision holds exactly, such as everything that was written from it, is kept in it.
     return singles if np.array_equal(singles, doubles, equal_nan=True) else doubles
+
+
+def _seconds(text: pl.Series) -> np.ndarray | None:
+    """Dates and times as seconds since the first of them, or none if one is neither; without a zone they are
+    all in the same."""
+    try:
+        times = [datetime.fromisoformat(cell) for cell in text.to_list()]
+        since = [(time - times[0]).total_seconds() for time in times]
+    except (TypeError, ValueError, IndexError):
+        return None
+    return np.array(since)

@@ -1,7 +1,7 @@
 """`Episodes`: ragged episodes in flat storage."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -38,6 +38,12 @@ class Episodes:
     rewards: FlatRewards | None = None
     turns: tuple[float, ...] = ()
     """Of each state the size of one turn in its unit if it is an angle, else 0; none: there are no angles."""
+    time_step: float | None = None
+    """Seconds (or whatever the time column counts) from one state to the next, if it is known."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of states and actions by their names, where the files gave them."""
+    origins: tuple[str, ...] = ()
+    """Where each episode comes from, for people to read; none: nobody knows."""
 
     def __repr__(self) -> str:
         rewards = "" if self.rewards is None else ", with rewards"
@@ -101,7 +107,12 @@ class Episodes:
             if self.rewards is None
             else np.concatenate([e.rewards for e in chosen if e.rewards is not None]),
             lengths=np.array([len(episode.actions) for episode in chosen]),
+            origins=tuple(self.origins[int(number)] for number in numbers) if self.origins else (),
         )
+
+    def origin(self, number: int) -> str:
+        """Where this episode comes from, as far as it is known."""
+        return self.origins[number] if self.origins else f"episode {number}"
 
     def with_states(self, states: FlatStates) -> "Episodes":
         """The same episodes with other values of the states."""
@@ -170,6 +181,7 @@ def join(first: Episodes, second: Episodes) -> Episodes:
         actions=np.concatenate([part.actions for part in both]),
         rewards=np.concatenate(rewards) if len(rewards) == 2 else None,
         lengths=np.concatenate([part.lengths for part in both]),
+        origins=first.origins + second.origins if first.origins and second.origins else (),
     )
 
 
@@ -184,7 +196,7 @@ def first_pieces(episodes: Episodes, steps: int) -> Episodes:
         state_names=episodes.state_names,
         action_names=episodes.action_names,
     )
-    return replace(found, turns=episodes.turns)
+    return _like(found, episodes, episodes.origins)
 
 
 def cut(episodes: Episodes, steps: int) -> Episodes:
@@ -194,17 +206,25 @@ def cut(episodes: Episodes, steps: int) -> Episodes:
     """
     if steps < 1:
         raise InputError(f"Episodes cannot be cut to {steps} steps: give at least 1.")
-    pieces = [
-        Episode(
-            episode.states[start : start + steps + 1],
-            episode.actions[start : start + steps],
-            None if episode.rewards is None else episode.rewards[start : start + steps],
-        )
-        for episode in (episodes[number] for number in range(len(episodes)))
-        for start in range(0, len(episode.actions), steps)
+    places = [
+        (number, start)
+        for number in range(len(episodes))
+        for start in range(0, episodes.lengths[number], steps)
     ]
+    pieces = []
+    for number, start in places:
+        states, actions, rewards = episodes[number]
+        own = None if rewards is None else rewards[start : start + steps]
+        pieces.append(Episode(states[start : start + steps + 1], actions[start : start + steps], own))
     found = Episodes.of(pieces, state_names=episodes.state_names, action_names=episodes.action_names)
-    return replace(found, turns=episodes.turns)
+    origins = tuple(f"{episodes.origin(number)}, from step {start}" for number, start in places)
+    return _like(found, episodes, origins)
+
+
+def _like(pieces: Episodes, episodes: Episodes, origins: tuple[str, ...]) -> Episodes:
+    """Pieces of episodes with what is known of their columns."""
+    known = {"turns": episodes.turns, "time_step": episodes.time_step, "units": episodes.units}
+    return replace(pieces, **known, origins=origins)
 
 
 def _checked(number: int, states: ArrayLike, actions: ArrayLike, rewards: ArrayLike | None = None) -> Episode:

@@ -2,8 +2,8 @@
 place."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -37,6 +37,8 @@ class Recording:
     """Places where a sample was missing in time, and a new episode starts."""
     episode_ids: tuple[str, ...] = ()
     """What the file calls its episodes, if it does."""
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of states and actions by their names, where the file gives them."""
 
     @property
     def action_offsets(self) -> Lengths:
@@ -112,7 +114,25 @@ def as_episodes(recordings: Sequence[Recording]) -> Episodes:
         rewards=None
         if first.rewards is None
         else _joined([r.rewards for r in recordings if r.rewards is not None]),
+        time_step=_time_step(recordings),
+        units=dict(first.units),
+        origins=tuple(origin for recording in recordings for origin in _origins(recording)),
     )
+
+
+def _time_step(recordings: Sequence[Recording]) -> float | None:
+    """The usual one, if there is a time column."""
+    steps = [recording.time_steps for recording in recordings if recording.time_steps is not None]
+    return float(f"{np.median(np.concatenate(steps)):.6g}") if steps else None
+
+
+def _origins(recording: Recording) -> list[str]:
+    """The file of each episode, and which one it is if there are several."""
+    count = len(recording.lengths)
+    if count == 1:
+        return [recording.source]
+    ids = recording.episode_ids if len(recording.episode_ids) == count else range(count)
+    return [f"{recording.source}, episode {name}" for name in ids]
 
 
 def check_alike(recordings: Sequence[Recording]) -> None:

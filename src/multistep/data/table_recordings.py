@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from multistep.data.columns import Columns, Experiment, experiments
+from multistep.data.columns import Columns, Experiment, experiments, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.errors import InputError
@@ -26,6 +26,7 @@ def recordings_of(
 ) -> list[Recording]:
     """One recording per experiment in the table."""
     available = [name for name in table.collect_schema().names() if not name.startswith("\0")]
+    columns, units = with_units(columns, available)
     chosen, state_names, action_names = experiments(source, columns, available)
     for column in filter(None, (columns.episode, columns.time)):
         if column not in available:
@@ -55,6 +56,7 @@ def recordings_of(
                 state_names=state_names,
                 action_names=action_names,
                 num_gaps=num_gaps,
+                units=units,
                 episode_ids=()
                 if ids is None
                 else tuple(dict.fromkeys(map(str, ids.head(height).gather(bounds[:, 0].tolist())))),
