@@ -84,3 +84,18 @@ def turning_episodes(unit=2 * np.pi, wrap=True, num_episodes=4, steps=60):
         seen = (angle + np.pi) % (2 * np.pi) - np.pi if wrap else angle
         parts.append((np.stack([seen * unit / (2 * np.pi), rate], axis=1), push))
     return Episodes.of(parts, state_names=("theta", "rate"), action_names=("push",))
+
+
+def plant_episodes(num=4, steps=120, seed=0, order=3):
+    """One output of a stable linear system with a state of three numbers, pushed at random."""
+    rng = np.random.default_rng(seed)
+    transition = np.diag([0.9, 0.6, -0.4])[:order, :order] + 0.1 * np.triu(np.ones((order, order)), 1)
+    push, look = np.ones(order), np.arange(1.0, order + 1)
+    episodes = []
+    for _ in range(num):
+        state, outputs, inputs = rng.normal(size=order), [], rng.normal(size=steps)
+        for given in [*inputs, 0.0]:
+            outputs.append(look @ state + 5.0)
+            state = transition @ state + push * given
+        episodes.append((np.array(outputs)[:, None], inputs[:, None]))
+    return Episodes.of(episodes, state_names=["y"], action_names=["u"])

@@ -1,5 +1,7 @@
 """What is learned: its contract, the network, the forecast; models in units and in files; the observer."""
 
+from multistep.dynamics.averaged import AveragedConfig as AveragedConfig
+from multistep.dynamics.averaged import average as average
 from multistep.dynamics.base import AbstractArchitecture as AbstractArchitecture
 from multistep.dynamics.base import AbstractDynamics as AbstractDynamics
 from multistep.dynamics.base import AbstractModel as AbstractModel
@@ -8,10 +10,16 @@ from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
+from multistep.dynamics.hidden import HiddenConfig as HiddenConfig
+from multistep.dynamics.lagged import LaggedConfig as LaggedConfig
 from multistep.dynamics.learner import BATCH as BATCH
 from multistep.dynamics.linear import CorrectedConfig as CorrectedConfig
 from multistep.dynamics.linear import LineConfig as LineConfig
 from multistep.dynamics.linear import Persistence as Persistence
+from multistep.dynamics.memory import AbstractMemory as AbstractMemory
+from multistep.dynamics.memory import HiddenState as HiddenState
+from multistep.dynamics.memory import Lags as Lags
+from multistep.dynamics.memory import NoMemory as NoMemory
 from multistep.dynamics.model import MemoryModel as MemoryModel
 from multistep.dynamics.model import Model as Model
 from multistep.dynamics.model import in_units as in_units

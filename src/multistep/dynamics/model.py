@@ -28,6 +28,8 @@ class Model(AbstractModel):
     normaliser: Normaliser
     state_names: tuple[str, ...] = eqx.field(static=True)
     action_names: tuple[str, ...] = eqx.field(static=True)
+    time_step: float | None = eqx.field(static=True, default=None)
+    """Seconds of one step, if the training data said."""
 
     def step(self, state: State, action: Action) -> State:
         normalised = self.normaliser.normalise_state(state), self.normaliser.normalise_action(action)
@@ -63,6 +65,8 @@ class MemoryModel(AbstractDynamics):
     normaliser: Normaliser
     state_names: tuple[str, ...] = eqx.field(static=True)
     action_names: tuple[str, ...] = eqx.field(static=True)
+    time_step: float | None = eqx.field(static=True, default=None)
+    """Seconds of one step, if the training data said."""
 
     @property
     def num_past(self) -> int:
@@ -102,11 +106,12 @@ def in_units(
     normaliser: Normaliser,
     state_names: tuple[str, ...],
     action_names: tuple[str, ...],
+    time_step: float | None = None,
 ) -> Model | MemoryModel:
     """The learned dynamics in the user's units, which the normaliser knows."""
     if isinstance(learned, AbstractModel):
-        return Model(learned, normaliser, state_names, action_names)
-    return MemoryModel(learned, normaliser, state_names, action_names)
+        return Model(learned, normaliser, state_names, action_names, time_step)
+    return MemoryModel(learned, normaliser, state_names, action_names, time_step)
 
 
 def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."]) -> States:

@@ -6,7 +6,7 @@ Loading executes no code: the kinds are those of the registry, and a user's own 
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from multistep.dynamics.averaged import AveragedConfig
 from multistep.dynamics.base import AbstractArchitecture
+from multistep.dynamics.hidden import HiddenConfig
+from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.linear import CorrectedConfig, LineConfig
 from multistep.dynamics.model import MemoryModel, Model, in_units
 from multistep.dynamics.network import NetworkConfig
@@ -31,7 +34,14 @@ VERSION = 2
 ARCHITECTURES = Registry(
     "architecture",
     AbstractArchitecture,
-    {"network": NetworkConfig, "line": LineConfig, "corrected": CorrectedConfig},
+    {
+        "network": NetworkConfig,
+        "line": LineConfig,
+        "corrected": CorrectedConfig,
+        "averaged": AveragedConfig,
+        "lagged": LaggedConfig,
+        "hidden": HiddenConfig,
+    },
 )
 
 
@@ -51,10 +61,10 @@ def save_model(model: Model | MemoryModel, path: str | Path) -> None:
         )
     header = {
         "version": VERSION,
-        "kind": ARCHITECTURES.name_of(type(architecture)),
-        "settings": asdict(architecture),  # pyright: ignore[reportArgumentType] - a dataclass
+        **_described(architecture),
         "state_names": model.state_names,
         "action_names": model.action_names,
+        **({} if model.time_step is None else {"time_step": model.time_step}),
     }
     arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(model).items()}
     with replacing(Path(path)) as temporary:
@@ -111,10 +121,12 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
 def _skeleton(path: Path, header: dict[str, Any]) -> Model | MemoryModel:
     """A model of the shapes that the header asks for, without values."""
     try:
-        settings = {name: _as_tuple(value) for name, value in header["settings"].items()}
-        architecture = _architecture(path, header["kind"])(**settings)
+        architecture = _made(path, header)
         names = tuple(header["state_names"]), tuple(header["action_names"])
-        return eqx.filter_eval_shape(_empty_model, architecture, *names)
+        step = header.get("time_step")
+        return eqx.filter_eval_shape(
+            _empty_model, architecture, *names, None if step is None else float(step)
+        )
     except InputError:
         raise
     except Exception as error:
@@ -123,9 +135,28 @@ def _skeleton(path: Path, header: dict[str, Any]) -> Model | MemoryModel:
         ) from error
 
 
-def _as_tuple(value: Any) -> Any:
-    """JSON has lists where settings have tuples."""
-    return tuple(value) if isinstance(value, list) else value
+def _described(architecture: AbstractArchitecture) -> dict[str, Any]:
+    """Kind and settings; those of an architecture within it likewise."""
+    settings = {f.name: getattr(architecture, f.name) for f in fields(architecture)}  # pyright: ignore
+    return {
+        "kind": ARCHITECTURES.name_of(type(architecture)),
+        "settings": {
+            name: _described(value) if isinstance(value, AbstractArchitecture) else value
+            for name, value in settings.items()
+        },
+    }
+
+
+def _made(path: Path, described: dict[str, Any]) -> AbstractArchitecture:
+    """The architecture of this description; JSON has lists where settings have tuples."""
+
+    def setting(value: Any) -> Any:
+        if isinstance(value, dict):
+            return _made(path, value)
+        return tuple(value) if isinstance(value, list) else value
+
+    settings = {name: setting(value) for name, value in described["settings"].items()}
+    return _architecture(path, described["kind"])(**settings)
 
 
 def _architecture(path: Path, kind: str) -> type[AbstractArchitecture]:
@@ -143,12 +174,15 @@ def _architecture(path: Path, kind: str) -> type[AbstractArchitecture]:
 
 
 def _empty_model(
-    architecture: AbstractArchitecture, state_names: tuple[str, ...], action_names: tuple[str, ...]
+    architecture: AbstractArchitecture,
+    state_names: tuple[str, ...],
+    action_names: tuple[str, ...],
+    time_step: float | None,
 ) -> Model | MemoryModel:
     states, actions = len(state_names), len(action_names)
     learned = architecture.make(states, actions, key=jax.random.key(0)).freeze()
     normaliser = Normaliser(jnp.zeros(states), jnp.ones(states), jnp.zeros(actions), jnp.ones(actions))
-    return in_units(learned, normaliser, state_names, action_names)
+    return in_units(learned, normaliser, state_names, action_names, time_step)
 
 
 def _filled(path: Path, skeleton: Model | MemoryModel, arrays: dict[str, np.ndarray]) -> Model | MemoryModel:
