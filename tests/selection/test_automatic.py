@@ -186,6 +186,4 @@ def test_the_longer_trained_is_kept_unless_it_is_worse_by_more_than_a_standard_e
     assert far.is_clear
     gains = far.gains("first", "second")
     np.testing.assert_allclose(gains.sum(), far.judged["first"] - far.judged["second"], rtol=1e-5)
-    assert (
-        far.fit(valid).notes[1].startswith("Chosen: a large network, ahead of the large network, trained for")
-    )
+    assert far.fit(valid).notes[1].startswith("Chosen: a large network, ahead of large networks, trained for")

@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,18 +17,24 @@ from numpy import ndarray
 from multistep.data import Episodes, join, usual_length
 from multistep.dynamics import (
     AbstractArchitecture,
+    AbstractMemory,
     AbstractModel,
     CorrectedConfig,
+    LineConfig,
     NetworkConfig,
+    NoMemory,
     Observer,
 )
 from multistep.errors import InputError
 from multistep.evaluation import R2Bar, mean_interval, unexplained, usual_horizon
 from multistep.losses import AbstractWeights, Balanced
 from multistep.runs.progress import progress_spinner
+from multistep.runs.provenance import plain
 from multistep.selection.folds import deal_folds
+from multistep.selection.lags import ChosenMemory, choose_memory, describe
 from multistep.training import (
     AbstractRecipe,
+    Averaging,
     Filtered,
     Fit,
     Growing,
@@ -42,11 +48,17 @@ from multistep.training import (
     has_noise,
     smooth,
 )
+from multistep.training.quasi_newton import SMALL_NETWORK
 from multistep.training.smoothing import CannotSmooth
 from multistep.types import Key
 
-FIRST_STEPS, SECOND_STEPS = 1_600_000, 16_000_000
-"""Model steps of the two fits of the large network, where no budget says otherwise."""
+FIRST_STEPS = 1_600_000
+"""Model steps of the first fit of the large network, where no budget says otherwise."""
+MEMBERS, MEMBER_STEPS = 3, 5_300_000
+"""Networks of the longer fit to noisy episodes, and model steps of each: with more they learn the noise, and
+another network is worth more."""
+CLEAN_MEMBERS, CLEAN_MEMBER_STEPS = 2, 12_000_000
+"""The same where there is no noise to learn."""
 PASSES = 1000
 """No fit takes more model steps than so many for each step of the training episodes."""
 SMALL = 20_000
@@ -56,6 +68,7 @@ FEW = 3_000
 FOLDS = 4
 LENIENCE = 0.3
 """Of what the best model leaves unexplained, so much more is about as good, if the judge is not sure."""
+MOST_MEMBERS = 5
 STAGES = 4
 """Horizons of the longer fit, each twice the one before."""
 STEPS_PER_SECOND = 100_000
@@ -65,13 +78,13 @@ SHORT = 120
 """With fewer seconds than these the small network has one start."""
 OVERHEAD = 0.2
 """Share of a budget in seconds for compilation, smoothing and judging."""
-STEPS = ("linear", "small", "smoothing", "growing", "cross_fitting", "refit")
+STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
 NAMES = {
     "linear": "a linear model",
     "small": "a small network",
     "first": "a large network",
-    "second": "the large network, trained for longer",
+    "second": "large networks, trained for longer",
 }
 
 
@@ -80,10 +93,10 @@ class Automatic(AbstractRecipe):
     """The best model that these data allow, by a judge that noise does not mislead.
 
     It fits a line by least squares; a small network, if the data are few, by second-order descent over all of
-    them; a large network that corrects the line, quickly; and that one again for longer, with a horizon that
-    grows, to the episodes without the noise that the first has found on them. The judge (`judge`) compares
-    what each forecasts of the validation episodes from the state that its own observer believes in. Where
-    episodes are few, every one of them judges once, and what is chosen is fitted to all.
+    them; a large network that corrects the line, quickly; and the mean of a few of these, trained for longer
+    with a horizon that grows, on the episodes without the noise that the first has found on them. The judge
+    (`judge`) compares what each forecasts of the validation episodes from the state that its own observer
+    believes in. Where episodes are few, every one of them judges once, and what is chosen is fitted to all.
     """
 
     horizon: int = 40
@@ -92,10 +105,12 @@ class Automatic(AbstractRecipe):
     """Weights of the steps ahead."""
     network: AbstractArchitecture = field(default_factory=CorrectedConfig)
     """The large network."""
+    memory: AbstractMemory = field(default_factory=NoMemory)
+    """What stands in for states that are not measured: Lags(k) or HiddenState(n)."""
     budget: str | None = None
     """Time or model steps to spend on training, about: 60s, 5min, 20M; none: until more is of no use."""
     without: tuple[str, ...] = ()
-    """What is left out, by name: linear, small, smoothing, growing, cross_fitting, refit."""
+    """What is left out, by name: linear, small, smoothing, growing, averaging, cross_fitting, refit."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.without) - set(STEPS)):
@@ -136,6 +151,8 @@ class Automatic(AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         """The part that the judge prefers; the parts are called linear, small, first and second."""
+        if isinstance(self.memory, ChosenMemory):
+            return self._with_chosen_memory(train, valid, key, score, checkpoint)
         pool, started = join(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
@@ -146,6 +163,17 @@ class Automatic(AbstractRecipe):
             return self._cross_fit(tried, pool, key, score)
         except _Interrupted as stopped:
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
+
+    def _with_chosen_memory(
+        self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
+    ) -> Fit:
+        """The fit with the memory that quick fits did best with."""
+        with progress_spinner("trying lags and hidden states"):
+            memory, judged = choose_memory(train, valid, key=key, score=score)
+        tried = ", ".join(f"{describe(each)} {_digits(value)}" for each, value in judged.items())
+        own = replace(self, memory=memory)
+        fit = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)
+        return replace(fit, notes=(f"Memory: {describe(memory)}, of {tried} in quick fits.", *fit.notes))
 
     def _try(
         self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: Path | None
@@ -179,9 +207,10 @@ class Automatic(AbstractRecipe):
 
         budget = Budget.parse(self.budget)
         if "linear" not in self.without:
-            attempt("linear", LeastSquares(), train, key, score)
+            attempt("linear", LeastSquares(self.memory.around(LineConfig())), train, key, score)
         if "small" not in self.without and train.num_steps <= SMALL:
-            small = QuasiNewton(starts=1 if (budget.seconds or math.inf) < SHORT else 3)
+            network = self.memory.around(SMALL_NETWORK)
+            small = QuasiNewton(network, starts=1 if (budget.seconds or math.inf) < SHORT else 3)
             attempt("small", small, train, jax.random.fold_in(key, 2), score)
         quick = Growing(self._first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
         first = attempt("first", self._once(train, quick), train, key, score)
@@ -193,30 +222,41 @@ class Automatic(AbstractRecipe):
             except CannotSmooth as error:
                 notes.append(str(error))
         judge = score if observer is None else Filtered.by(observer, score)
-        steps = self._second_steps(train, budget, first)
+        is_clean = episodes is train
+        steps = self._second_steps(train, budget, first, is_clean)
         if first.outcome is not Outcome.DIVERGED and steps:
-            longer = Growing(steps, stages=1 if "growing" in self.without else STAGES)
-            attempt("second", self._once(train, longer), episodes, jax.random.fold_in(key, 1), judge)
+            each = CLEAN_MEMBER_STEPS if is_clean else MEMBER_STEPS
+            members = 1 if "averaging" in self.without else min(max(round(steps / each), 1), MOST_MEMBERS)
+            longer = Growing(steps // members, stages=1 if "growing" in self.without else STAGES)
+            several = Averaging(self._once(train, longer), members)
+            attempt("second", several, episodes, jax.random.fold_in(key, 1), judge)
         with progress_spinner("judging the models"):
             judged = {name: _number(judge(part.model, valid)) for name, part in parts.items()}
         return _Tried(parts, judged, judge, valid, observer, tuple(notes))
 
     def _once(self, train: Episodes, curriculum: Growing) -> Once:
         network = NetworkConfig() if "linear" in self.without else self.network
-        horizon = max(1, min(self.horizon, usual_length(train)))
+        network = self.memory.around(network)
+        past = (
+            network.suited_to(train).make(train.state_size, train.action_size, key=jax.random.key(0)).num_past
+        )
+        horizon = max(1, min(self.horizon, usual_length(train) - past + 1))
         return Once(horizon=horizon, weights=self.weights, network=network, curriculum=curriculum)
 
     def _first_steps(self, train: Episodes, budget: "Budget") -> int:
         most = budget.model_steps or (budget.seconds or math.inf) * STEPS_PER_SECOND
         return int(min(FIRST_STEPS, PASSES * train.num_steps / 4, 0.4 * most))
 
-    def _second_steps(self, train: Episodes, budget: "Budget", rough: Fit | None) -> int:
+    def _second_steps(
+        self, train: Episodes, budget: "Budget", rough: Fit | None, is_clean: bool = False
+    ) -> int:
         """What is left of the budget, by the speed of the first fit if it is one of time."""
         first = self._first_steps(train, budget)
         if budget.model_steps:
             return budget.model_steps - first
         if budget.seconds is None:
-            return min(SECOND_STEPS, PASSES * train.num_steps)
+            noisy, clean = MEMBERS * MEMBER_STEPS, CLEAN_MEMBERS * CLEAN_MEMBER_STEPS
+            return min(clean if is_clean else noisy, PASSES * train.num_steps)
         if rough is None:
             return int((1 - OVERHEAD) * budget.seconds * STEPS_PER_SECOND) - first
         spent = sum(epoch.seconds for epoch in rough.history)
@@ -242,6 +282,16 @@ class Automatic(AbstractRecipe):
             return crossed.fit(pool)
         chosen = replace(crossed, parts={**crossed.parts, best: refitted.parts[best]})
         return chosen.fit(pool, "Fitted again to all episodes, those of the validation too.")
+
+
+@plain.register
+def _plain_automatic(automatic: Automatic) -> dict[str, Any]:
+    """Field by field; the memory only where there is one, so that rows from before there were any stay
+    valid."""
+    shown = {f.name: plain(getattr(automatic, f.name)) for f in fields(automatic)}
+    if isinstance(automatic.memory, NoMemory):
+        del shown["memory"]
+    return shown
 
 
 class Budget(NamedTuple):
@@ -338,9 +388,11 @@ class _Tried:
         scores = ", ".join(f"{NAMES[name]} {_digits(self.judged[name])}" for name in self.ranking[::-1])
         tried = f"Tried, with the judge's score on {_episodes(len(judges))}: {scores}."
         why = f"Chosen: {NAMES[best]}, {self._why(best)}"
-        horizons = list(dict.fromkeys(epoch.horizon for epoch in chosen.history))
-        trained = f"Trained with a horizon of {', '.join(map(str, horizons))}"
-        trained += " steps" + (", its score still rising: a larger budget may help" if _rises(chosen) else "")
+        last = list(chosen.parts.values() or [chosen])[-1]
+        horizons = list(dict.fromkeys(epoch.horizon for epoch in last.history))
+        members = f"The mean of {len(chosen.parts)}, each trained" if chosen.parts else "Trained"
+        trained = f"{members} with a horizon of {', '.join(map(str, horizons))}"
+        trained += " steps" + (", its score still rising: a larger budget may help" if _rises(last) else "")
         return replace(
             chosen,
             notes=(tried, f"{why}.", f"{trained}.", *self.notes, *more),

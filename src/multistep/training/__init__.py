@@ -1,5 +1,6 @@
 """Recipes that make a model of episodes, what they are made of and what they return."""
 
+from multistep.training.averaging import Averaging as Averaging
 from multistep.training.base import AbstractCurriculum as AbstractCurriculum
 from multistep.training.base import AbstractRecipe as AbstractRecipe
 from multistep.training.base import Fit as Fit

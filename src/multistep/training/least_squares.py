@@ -1,7 +1,7 @@
 """`LeastSquares`: a linear model in closed form, as a recipe like any other."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from multistep.data import Episodes, Windows, window_starts
-from multistep.dynamics import AbstractDynamics, LineConfig, fit_normaliser, forecast, in_units
+from multistep.dynamics import (
+    AbstractArchitecture,
+    AbstractDynamics,
+    LineConfig,
+    fit_normaliser,
+    forecast,
+    in_units,
+)
 from multistep.losses import Uniform
+from multistep.runs.provenance import plain
 from multistep.training.base import AbstractRecipe, Fit, Score
 from multistep.training.history import Epoch, Outcome
+from multistep.training.once import check_past
 from multistep.training.settings import Settings
 from multistep.types import Key
 
@@ -22,12 +31,15 @@ from multistep.types import Key
 class LeastSquares(AbstractRecipe):
     """The linear model whose one-step errors on the training episodes are least: what any other must beat."""
 
+    network: AbstractArchitecture = field(default_factory=LineConfig)
+    """What is fitted: a line, or one with a memory."""
+
     @property
     def settings(self) -> Settings:
         return Settings(horizon=1, weights=Uniform(), epochs=1, least_steps=1)
 
     def vary(self, **changes: Any) -> "LeastSquares":
-        return self
+        return replace(self, network=changes.get("network", self.network))
 
     def fit(
         self,
@@ -40,15 +52,23 @@ class LeastSquares(AbstractRecipe):
     ) -> Fit:
         started = time.perf_counter()
         normaliser = fit_normaliser(train)
-        windows, starts = Windows(*normaliser.normalise(train), 1), window_starts(train, 1)
-        line = LineConfig().suited_to(train).make(train.state_size, train.action_size, key=key)
+        line = self.network.suited_to(train).make(train.state_size, train.action_size, key=key)
+        past = line.num_past
+        check_past(train, past)
+        windows, starts = Windows(*normaliser.normalise(train), 1, past), window_starts(train, 1, past)
         line = line.begin(windows, starts, normaliser)
         units = jax.tree.map(lambda values: jnp.asarray(values, float), normaliser)
-        model = in_units(line, units, train.state_names, train.action_names)
+        model = in_units(line, units, train.state_names, train.action_names, train.time_step)
         error = float(_error(line, windows, jnp.asarray(starts)))
         value = float(np.nan_to_num(score(model, valid), nan=-np.inf))
         epoch = Epoch(0, (error,), (1.0,), value, time.perf_counter() - started)
         return Fit(model, (epoch,), Outcome.FINISHED)
+
+
+@plain.register
+def _plain_least_squares(recipe: LeastSquares) -> dict[str, Any]:
+    """What is fitted only where it is not a line: rows from before there was anything else stay valid."""
+    return {} if recipe == LeastSquares() else {"network": plain(recipe.network)}
 
 
 @jax.jit

@@ -75,6 +75,7 @@ class Once(Settings, AbstractRecipe):
     ) -> Fit:
         init_key, epochs_key = jax.random.split(key)
         learner = self.network.suited_to(train).make(train.state_size, train.action_size, key=init_key)
+        check_past(train, learner.num_past)
         _check_data(train, self.horizon, learner.num_past)
         normaliser = fit_normaliser(train)
         arrays = normaliser.normalise(train)
@@ -163,7 +164,8 @@ class _Job(NamedTuple):
 
     def model_of(self, learner: Any) -> Any:
         normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), self.normaliser)
-        return in_units(learner.freeze(), normaliser, self.train.state_names, self.train.action_names)
+        train = self.train
+        return in_units(learner.freeze(), normaliser, train.state_names, train.action_names, train.time_step)
 
     def next(self, history: tuple[Epoch, ...]) -> Lesson | Outcome:
         """What comes after this history."""
@@ -192,6 +194,16 @@ class _Job(NamedTuple):
         history = (*history, epoch)
         is_best = self.recipe.curriculum.best(history) == epoch
         return _Progress(training, model if is_best else progress.best), history
+
+
+def check_past(train: Episodes, num_past: int) -> None:
+    """Raise an `InputError` unless an episode has a step after what a model needs to start."""
+    longest = int(train.lengths.max())
+    if longest < num_past:
+        raise InputError(
+            f"The model starts from {num_past} samples, but the longest training episode has {longest + 1}: "
+            "ask for fewer lags, or give longer episodes."
+        )
 
 
 def _check_data(train: Episodes, horizon: int, num_past: int) -> None:

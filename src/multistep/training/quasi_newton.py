@@ -22,6 +22,7 @@ from multistep.losses import Uniform, forecast_batch, squared_errors
 from multistep.runs.progress import progress_bar
 from multistep.training.base import AbstractRecipe, Fit, Score
 from multistep.training.history import Epoch, Outcome, best_of
+from multistep.training.once import check_past
 from multistep.training.settings import Settings
 from multistep.types import Key, PerHorizon, Scalar
 
@@ -153,6 +154,7 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
     normaliser = fit_normaliser(train)
     states, actions = (jnp.asarray(part, float) for part in normaliser.normalise(train))
     past = network.num_past
+    check_past(train, past)
     network = network.begin(Windows(states, actions, 1, past), window_starts(train, 1, past), normaliser)
     network = _in_precision(network, np.float64)
     horizon = max(1, min(recipe.horizon, usual_length(train) - past + 1))
@@ -205,7 +207,7 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
         """In the precision that everything else has."""
         with jax.enable_x64(True):
             learned = eqx.combine(restore(jnp.asarray(weights)), rest).freeze()
-            model = in_units(learned, units, train.state_names, train.action_names)
+            model = in_units(learned, units, train.state_names, train.action_names, train.time_step)
         return _in_precision(model, jnp.zeros(()).dtype)
 
     return _Problem(np.asarray(flat), evaluate, first, all_errors, model_of)

@@ -1,0 +1,41 @@
+import jax
+import pytest
+
+from multistep.dynamics import HiddenState, Lags
+from multistep.evaluation import FreeRunR2
+from multistep.selection import lags
+from multistep.selection.automatic import Automatic
+from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from systems import plant_episodes
+
+
+@pytest.fixture(autouse=True)
+def few_candidates(monkeypatch):
+    monkeypatch.setattr(lags, "LAGS", (1, 3, 5))
+    monkeypatch.setattr(lags, "MORE_NUMBERS", (2,))
+
+
+@pytest.mark.slow
+def test_the_shortest_memory_that_explains_the_plant_is_chosen():
+    train, valid = plant_episodes(num=3), plant_episodes(num=2, seed=1)
+    memory, judged = choose_memory(train, valid, key=jax.random.key(0), score=FreeRunR2())
+    assert memory == Lags(3)
+    assert judged[Lags(3)] > 0.999 > judged[Lags(1)]
+    assert any(isinstance(each, HiddenState) for each in judged)
+
+
+@pytest.mark.slow
+def test_the_automatic_recipe_says_what_memory_it_took():
+    train, valid = plant_episodes(num=3), plant_episodes(num=2, seed=1)
+    recipe = Automatic(memory=ChosenMemory(), budget="50k", without=("small", "cross_fitting"))
+    fit = recipe.fit(train, valid, key=jax.random.key(0), score=FreeRunR2())
+    assert fit.model.num_past == 3
+    assert fit.notes[0].startswith("Memory: 3 lags, of one sample ")
+
+
+def test_in_words():
+    assert [describe(each) for each in (Lags(1), Lags(2), HiddenState(4))] == [
+        "one sample",
+        "2 lags",
+        "a hidden state of 4 numbers",
+    ]
