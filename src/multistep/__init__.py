@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from multistep.data import load as load
     from multistep.data import save as save
     from multistep.data import split as split
+    from multistep.dynamics import HiddenState as HiddenState
+    from multistep.dynamics import Lags as Lags
     from multistep.dynamics import Model as Model
     from multistep.dynamics import NetworkConfig as NetworkConfig
     from multistep.dynamics import Observer as Observer
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from multistep.errors import InputError as InputError
     from multistep.evaluation import R2Bar as R2Bar
     from multistep.evaluation import Scores as Scores
+    from multistep.evaluation import free_run as free_run
     from multistep.evaluation import score as score
     from multistep.losses import Balanced as Balanced
     from multistep.losses import Custom as Custom
@@ -43,9 +46,9 @@ if TYPE_CHECKING:
 _PLACES = {
     "agents.model_env": ("ModelEnv",),
     "data": ("Episodes", "add_noise", "cut", "load", "save", "split"),
-    "dynamics": ("Model", "NetworkConfig", "Observer", "load_model", "save_model"),
+    "dynamics": ("HiddenState", "Lags", "Model", "NetworkConfig", "Observer", "load_model", "save_model"),
     "errors": ("InputError",),
-    "evaluation": ("R2Bar", "Scores", "score"),
+    "evaluation": ("R2Bar", "Scores", "free_run", "score"),
     "losses": ("Balanced", "Custom", "Exponential", "Uniform"),
     "selection.automatic": ("Automatic",),
     "selection.candidates": ("grid",),

@@ -53,6 +53,10 @@ COMMANDS = {
         "Write episodes in another format, with noise if asked.",
         "commands.convert", "ConvertConfig", "run_convert", "view_convert",
     ),
+    "export": Command(
+        "Write a saved model as one file for use without multistep: NumPy or C.",
+        "commands.export", "ExportConfig", "run_export", "view_export",
+    ),
     "collect": Command(
         "Make a dataset of the paper and keep it in the cache.",
         "commands.collect", "CollectConfig", "run_collect", "view_collect",

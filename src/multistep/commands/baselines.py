@@ -1,14 +1,24 @@
 """What every table has beside the model: persistence and a linear model, scored as it is."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from multistep.data import Episodes
-from multistep.dynamics import AbstractDynamics, Persistence, load_model
+from multistep.dynamics import (
+    AbstractDynamics,
+    HiddenConfig,
+    LaggedConfig,
+    LineConfig,
+    Persistence,
+    load_model,
+)
 from multistep.errors import InputError
 from multistep.evaluation import advantage, score
 from multistep.evaluation.rows import score_rows, score_summary
 from multistep.runs.row_log import Row
+from multistep.training import LeastSquares
+from multistep.types import Key
 
 LINEAR = "linear.safetensors"
 """The file of the linear model, beside that of the model."""
@@ -20,6 +30,14 @@ def beside(path: Path) -> AbstractDynamics | None:
         return load_model(path.with_name(LINEAR))
     except InputError:
         return None
+
+
+def linear_like(model: Any, train: Episodes, *, key: Key) -> Any:
+    """The linear model with the memory of this one."""
+    made = model.learned.architecture
+    with_memory = isinstance(made, LaggedConfig | HiddenConfig)
+    network = replace(made, network=LineConfig()) if with_memory else LineConfig()
+    return LeastSquares(network).fit(train, train, key=key, score=lambda *_: 0.0).model
 
 
 def score_baselines(

@@ -10,13 +10,15 @@ import jax
 import numpy as np
 import tyro
 
-from multistep.commands.baselines import LINEAR, score_baselines
-from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
-from multistep.data import Episodes, estimate_noise, split, wrapped_angles
+from multistep.commands.baselines import LINEAR, linear_like, score_baselines
+from multistep.commands.free_runs import write_free_runs
+from multistep.commands.memory_options import MemoryOptions
+from multistep.commands.source import Changes, Source, check_same_step, note_on_pieces, read_episodes
+from multistep.data import Episodes, cut, estimate_noise, split, wrapped_angles
 from multistep.data.angles import remark_on
-from multistep.dynamics import ARCHITECTURES, NetworkConfig, Observer, save_model
+from multistep.dynamics import ARCHITECTURES, NetworkConfig, NoMemory, Observer, save_model
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, score, usual_horizon
+from multistep.evaluation import FreeRunR2, R2Bar, score, usual_horizon
 from multistep.evaluation.rows import score_rows, score_summary
 from multistep.runs.progress import announce
 from multistep.runs.row_log import Row
@@ -33,11 +35,15 @@ from multistep.training import (
     Once,
     Outcome,
     Preset,
+    QuasiNewton,
     seconds_of,
 )
 from multistep.training.rows import fit_summary, history_rows
+from multistep.types import Key
 
 COMMAND = "fit"
+PIECES = 8
+"""That one recording is cut into, where the test has files of its own."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,16 @@ class FitFilesConfig:
     """Where the episodes are."""
     changes: Annotated[Changes, tyro.conf.arg(name="")] = field(default_factory=Changes)
     """What is done to the episodes first."""
+    test: tuple[str, ...] = ()
+    """Files that are held out for the test, in place of a share of the others."""
     split: tuple[float, float, float] = (0.7, 0.1, 0.2)
-    """Shares (or numbers) of episodes for training, validation and test."""
+    """Shares (or numbers) of episodes for training, validation and test; with --test those of training and
+    validation count."""
+    memory: Annotated[MemoryOptions, tyro.conf.arg(name="")] = field(default_factory=MemoryOptions)
+    """What the model knows besides the last sample."""
+    free_run: bool = False
+    """Choose the model by simulations of whole validation records from their first samples, as a plant's
+    simulator is used, in place of R2 over 50 steps ahead."""
     score_horizon: int = 100
     """Steps ahead to score (fewer if the test episodes are too short or too few)."""
     recipe: str | None = None
@@ -60,7 +74,8 @@ class FitFilesConfig:
     """What the automatic recipe may spend on training, about: 60s, 5min, or model steps as 20M (default:
     until more is of no use)."""
     without: tuple[str, ...] = ()
-    """What the automatic recipe leaves out: linear, small, smoothing, growing, cross_fitting, refit."""
+    """What the automatic recipe leaves out: linear, small, smoothing, growing, averaging,
+    cross_fitting, refit."""
     architecture: str | None = None
     """What is learned in place of the network: module:Name of your own architecture."""
     seed: int = 0
@@ -82,9 +97,9 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     note_on_pieces(config.changes)
     for angle in wrapped_angles(episodes):
         warnings.warn(remark_on(angle), stacklevel=2)
-    train, valid, test = split(episodes, config.split, key=split_key)
+    train, valid, test = dealt(config, episodes, key=split_key)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
-    validation = R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
+    validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
     if (steps := recipe.most_steps(train)) is not None:
         network = recipe.network if isinstance(recipe, Automatic) else config.training.network
@@ -94,7 +109,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         raise KeyboardInterrupt
     horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)
     scores = score(fitted.model, test, horizon=horizon)
-    linear = LeastSquares().fit(train, valid, key=fit_key, score=validation).model
+    linear = linear_like(fitted.model, train, key=fit_key)
     rows, baselines = score_baselines(fitted.model, linear, test, horizon)
     save_model(fitted.model, config.out / "model.safetensors")
     save_model(linear, config.out / LINEAR)
@@ -103,6 +118,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     summary = {
         "model": score_summary(scores) | fit_summary(fitted),
         **baselines,
+        **write_free_runs(fitted.model, linear, test, config.out),
         "episodes": sizes,
         "score_horizon": horizon,
         "chosen": fitted.chosen,
@@ -123,14 +139,38 @@ def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
                 "--architecture takes the place of the network: leave out the options --network.*."
             )
         once = once.vary(network=ARCHITECTURES.find(config.architecture))
+    memory = config.memory.memory
     own = once != PRESETS[config.preset]
-    usual = "once" if config.preset == "paper" else "smoothed" if own else "automatic"
+    is_whole = isinstance(memory, NoMemory)  # a model with a memory makes its own of the noise
+    described = "smoothed" if is_whole else "once"
+    usual = "once" if config.preset == "paper" else described if own else "automatic"
     recipe = RECIPES.find(config.recipe or usual, once)
     if not isinstance(recipe, Automatic):
         if config.budget is not None or config.without:
             raise InputError("--budget and --without belong to the automatic recipe: add --recipe automatic.")
-        return recipe
-    return replace(recipe, budget=config.budget, without=config.without)
+        if isinstance(memory, NoMemory):
+            return recipe
+        network = recipe.network if isinstance(recipe, LeastSquares | QuasiNewton) else once.network
+        return recipe.vary(network=memory.around(network))
+    return replace(recipe, budget=config.budget, without=config.without, memory=memory)
+
+
+def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Episodes, Episodes, Episodes]:
+    """The episodes for training, validation and test."""
+    if not config.test:
+        train, valid, test = split(episodes, config.split, key=key)
+        return train, valid, test
+    # What is held out stays whole: a free run goes over all of it.
+    changes = replace(config.changes, cut=None)
+    test = read_episodes(replace(config.source, files=config.test), changes)
+    check_same_step(episodes.time_step, test.time_step, "the training data's step", "the test files have")
+    if len(episodes) == 1:
+        steps = -(-int(episodes.lengths[0]) // PIECES)
+        announce(f"The one recording is cut into {PIECES} pieces of {steps} steps, to train and to validate.")
+        episodes = cut(episodes, steps)
+    shares = config.split[0], config.split[1]
+    train, valid = split(episodes, [share / sum(shares) for share in shares], key=key)
+    return train, valid, test
 
 
 def _history(fitted: Fit) -> list[Row]:

@@ -7,7 +7,15 @@ from typing import Annotated, Any
 import tyro
 
 from multistep.commands.baselines import beside, score_baselines
-from multistep.commands.source import Changes, Source, fitted_columns, load_saved, read_episodes
+from multistep.commands.free_runs import write_free_runs
+from multistep.commands.source import (
+    Changes,
+    Source,
+    check_same_step,
+    fitted_columns,
+    load_saved,
+    read_episodes,
+)
 from multistep.data import Episodes
 from multistep.dynamics import AbstractModel
 from multistep.errors import InputError
@@ -47,9 +55,11 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     model = load_saved(config.model, config.kind)
     columns = fitted_columns(model, config.model, config.source.columns)
     episodes = read_episodes(replace(config.source, columns=columns), config.changes)
+    check_same_step(model.time_step, episodes.time_step)
     horizon = usual_horizon(episodes, config.score_horizon, model.num_past)
     scores = score(model, episodes, horizon=horizon)
-    rows, baselines = score_baselines(model, beside(config.model), episodes, horizon)
+    linear = beside(config.model)
+    rows, baselines = score_baselines(model, linear, episodes, horizon)
     if config.filtered:
         filtered = _filtered_scores(model, episodes, horizon)
         rows, baselines = (
@@ -59,6 +69,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     summary = {
         "model": score_summary(scores),
         **baselines,
+        **write_free_runs(model, linear, episodes, config.out),
         "episodes": len(episodes),
         "score_horizon": horizon,
     }

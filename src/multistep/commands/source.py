@@ -11,12 +11,26 @@ from typing import Annotated, Any
 import jax
 import tyro
 
-from multistep.data import Columns, Episodes, add_noise, as_episodes, cut, read, with_angles
+from multistep.data import (
+    Columns,
+    Episodes,
+    add_noise,
+    as_episodes,
+    cut,
+    every,
+    read,
+    resample,
+    with_angles,
+)
 from multistep.data.recording import Recording
 from multistep.dynamics import MemoryModel, Model, load_model
+from multistep.errors import InputError
 from multistep.registry import import_named
 from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
+
+SAME_STEP = 0.01
+"""Time steps that differ by less than this share are the same."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,11 @@ class Changes:
 
     cut: int | None = None
     """Cut long recordings into episodes of this many steps."""
+    resample: float | None = None
+    """Take samples at equal times, so far apart (in the unit of the time column): states by linear
+    interpolation, actions as last set."""
+    every: int | None = None
+    """Keep every so many samples."""
     noise: tuple[float, ...] = ()
     """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
     noise_seed: int = 0
@@ -51,7 +70,12 @@ def read_recordings(source: Source) -> list[Recording]:
 def read_episodes(source: Source, changes: Changes | None = None) -> Episodes:
     """The episodes in the files, changed as is asked."""
     angles = source.columns.angles or _known_angles(source)
-    episodes = with_angles(as_episodes(read_recordings(source)), angles)
+    recordings = read_recordings(source)
+    if changes is not None and changes.resample is not None:
+        recordings = [resample(recording, changes.resample) for recording in recordings]
+    if changes is not None and changes.every is not None:
+        recordings = [every(recording, changes.every) for recording in recordings]
+    episodes = with_angles(as_episodes(recordings), angles)
     if changes is None:
         return episodes
     if changes.cut is not None:
@@ -98,6 +122,27 @@ def fitted_columns(model: Model | MemoryModel, path: Path, columns: Columns) -> 
         states=columns.states or model.state_names,
         actions=columns.actions or model.action_names,
         angles=columns.angles or tuple(fitted.get("angles", ())),
+    )
+
+
+def check_same_step(
+    own: float | None,
+    other: float | None,
+    whose: str = "the model's step",
+    others: str = "these files have",
+) -> None:
+    """Raise an `InputError` if both time steps are known and differ."""
+    if own is None or other is None or abs(other / own - 1) < SAME_STEP:
+        return
+    times = own / other
+    remedy = (
+        f"--every {round(times)}"
+        if times > 1 and abs(times - round(times)) < SAME_STEP
+        else (f"--resample {own:g}")
+    )
+    raise InputError(
+        f"{whose[0].upper()}{whose[1:]} is {own:g}, {others} a sample every {other:g}: add {remedy}, or fit "
+        "anew."
     )
 
 

@@ -1,5 +1,10 @@
 """How right a model is at each horizon. Knows no loss and no optimiser."""
 
+from multistep.evaluation.free_run import FreeRun as FreeRun
+from multistep.evaluation.free_run import FreeRunR2 as FreeRunR2
+from multistep.evaluation.free_run import FreeRunScores as FreeRunScores
+from multistep.evaluation.free_run import free_run as free_run
+from multistep.evaluation.free_run import free_run_scores as free_run_scores
 from multistep.evaluation.intervals import mean_interval as mean_interval
 from multistep.evaluation.r2 import ErrorSums as ErrorSums
 from multistep.evaluation.r2 import Scores as Scores

@@ -37,7 +37,7 @@ def draw_r2_curves(out: Path) -> Path:
         axes.set_xlim(1, int(rows["horizon"].to_numpy().max()))
         axes.set(xlabel="steps ahead h", ylabel="R2(h) on test episodes")
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, loc="lower left")
+        axes.legend(loc="best", framealpha=0.8, edgecolor="none")
     return path
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE
+from rich.markup import escape
 from rich.table import Column, Table
 
 from multistep.data.angles import remark_on
@@ -113,6 +114,44 @@ def score_table(out: Path) -> Table:
                 title, diverged = f"  {column.removeprefix('r2_')}", ""
             table.add_row(title, *values, _digits(curve[column].mean()), diverged)
     return table
+
+
+def free_run_table(summary: dict[str, Any]) -> Table:
+    """Errors of free runs of each output, in its unit and relative to its deviation."""
+    own, linear = summary["free_run"], summary.get("free_run_linear")
+    records = "one record" if own["records"] == 1 else f"{own['records']} records"
+    samples = "sample" if own["num_past"] == 1 else "samples"
+    title = f"free run over {records}, from the first {own['num_past']} {samples}"
+    beside = ["RMSE, linear"] if linear else []
+    table = Table("output", "RMSE", "of deviation", "fit", *beside, title=title, title_justify="left")
+    for name, rmse in own["rmse"].items():
+        share = float(own["nrmse"][name])
+        relative = ["", ""] if math.isnan(share) else [f"{share:.3g}", f"{100 * (1 - share):.1f} %"]
+        unit = own.get("units", {}).get(name)
+        title = f"{name} [{unit}]" if unit else name
+        table.add_row(
+            escape(title), _error(rmse), *relative, *([_error(linear["rmse"][name])] if linear else [])
+        )
+    return table
+
+
+def records_table(out: Path, most: int = 5) -> Table:
+    """The records that the model simulates worst, from `out/free_runs.csv`."""
+    rows = pl.read_csv(out / "free_runs.csv", glob=False)
+    outputs = [name for name in rows.columns if name.startswith("rmse_")][:4]
+    titles = [f"RMSE {name.removeprefix('rmse_')}" for name in outputs]
+    table = Table(Column("worst records", overflow="fold"), "steps", "of deviation", *titles)
+    for row in rows.head(most).iter_rows(named=True):
+        relative = _error(row["error_of_deviation"])
+        table.add_row(row["record"], str(row["steps"]), relative, *(_error(row[name]) for name in outputs))
+    if len(rows) > most:
+        table.caption = f"all {len(rows)} are in {out / 'free_runs.csv'}"
+    return table
+
+
+def _error(value: Any) -> str:
+    """Four digits, or a word."""
+    return f"{float(value):.4g}" if math.isfinite(float(value)) else "diverges"
 
 
 def _digits(value: Any) -> str:

@@ -5,6 +5,7 @@ command line starts without them.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from multistep.errors import InputError
@@ -29,6 +30,7 @@ def view_fit(config: Any, summary: Any) -> Shown:
 
     yield sentences.model_sentence(summary)
     yield sentences.score_table(config.out)
+    yield from _free_runs(config.out, summary)
     figure = draw_r2_curves(config.out)
     yield f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {figure}."
 
@@ -38,7 +40,20 @@ def view_score(config: Any, summary: Any) -> Shown:
 
     yield sentences.model_sentence(summary)
     yield sentences.score_table(config.out)
+    yield from _free_runs(config.out, summary)
     yield f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}."
+
+
+def _free_runs(out: Path, summary: Any) -> Shown:
+    """Errors of whole records in the plant's units, and a figure of three of them."""
+    from multistep.report.traces import draw_traces
+
+    if "free_run" not in summary:
+        return
+    yield sentences.free_run_table(summary)
+    if summary["free_run"]["records"] > 1:
+        yield sentences.records_table(out)
+    yield f"Predicted and measured outputs, and their difference, are drawn in {draw_traces(out)}."
 
 
 def view_select(config: Any, summary: Any) -> Shown:
@@ -67,6 +82,14 @@ def view_inspect(config: Any, summary: Any) -> Shown:
 
 def view_convert(config: Any, summary: Any) -> Shown:
     yield f"{summary['episodes']} episodes, {summary['steps']} steps, are in {summary['out']}."
+
+
+def view_export(config: Any, summary: Any) -> Shown:
+    past = "one state" if summary["num_past"] == 1 else f"{summary['num_past']} past states"
+    yield (
+        f"The model is in {summary['out']}: it starts from {past} and carries {summary['memory_size']} "
+        "numbers from step to step."
+    )
 
 
 def view_collect(config: Any, summary: Any) -> Shown:
