@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import multistep as ms
-from systems import oscillator_episodes
+from systems import oscillator_episodes, plant_episodes
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -107,6 +107,37 @@ def test_the_page_on_the_automatic_recipe(tmp_path):
         [sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True
     )
     assert answer.stdout.startswith("Tried, with the judge's score on one episode: ")
+
+
+@pytest.mark.slow
+def test_the_page_on_plants(tmp_path):
+    """The commands with a smaller budget, the Python as it stands."""
+    for name, seed in (("estimation", 0), ("validation", 1)):
+        outputs, inputs, _ = plant_episodes(num=1, steps=300, seed=seed)[0]
+        times, inputs = 0.5 * np.arange(301), [*inputs[:, 0].tolist(), ""]
+        rows = (f"{t},{u},{y}\n" for t, u, y in zip(times, inputs, outputs[:, 0], strict=True))
+        (tmp_path / f"{name}.csv").write_text("t,u,y\n" + "".join(rows))
+    fit, score, export = commands("plants.md")
+    fit[fit.index("--budget") + 1] = "20k"
+    extra = ["--without", "small", "cross_fitting"]
+    for words in ([*fit, *extra], score, export):
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    fitted, scored = (
+        json.loads((tmp_path / "runs" / name / "summary.json").read_text()) for name in ("plant", "again")
+    )
+    assert scored["free_run"] == fitted["free_run"]
+    assert "void plant_step(" in (tmp_path / "runs" / "plant" / "plant.c").read_text()
+    assert (
+        fitted["free_run"]["fit_percent"]["y"] > 95
+    )  # the plant is linear, and so is where the model starts
+    (block,) = python_blocks("plants.md")
+    block = block.replace('budget="100k"', 'budget="20k", without=("small", "cross_fitting")')
+    answer = subprocess.run(
+        [sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert float(answer.stdout.strip("[] \n")) < 0.05 * fitted["free_run"]["rmse"]["y"] / (
+        1e-9 + fitted["free_run"]["nrmse"]["y"]
+    )
 
 
 @pytest.mark.slow
