@@ -14,6 +14,7 @@ from multistep.dynamics import (
     save_model,
 )
 from multistep.dynamics.averaged import Averaged
+from multistep.dynamics.committee import Committee
 from multistep.dynamics.normaliser import fit_normaliser
 
 SMALL = CorrectedConfig(hidden_size=4, num_common_layers=1)
@@ -47,7 +48,9 @@ def test_models_of_lags_share_the_lags_and_average_the_step(getkey):
     averaged = average(members)
     assert isinstance(averaged.model, Averaged)
     assert averaged.lags == 2
-    assert average([HiddenConfig(2, 3, SMALL).make(1, 1, key=getkey()) for _ in range(2)]) is None
+    assert isinstance(
+        average([HiddenConfig(2, 3, SMALL).make(1, 1, key=getkey()) for _ in range(2)]), Committee
+    )
 
 
 def test_an_averaged_model_is_saved_and_loaded(getkey, tmp_path):

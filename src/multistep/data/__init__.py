@@ -26,4 +26,5 @@ from multistep.data.windows import Window as Window
 from multistep.data.windows import Windows as Windows
 from multistep.data.windows import count_windows as count_windows
 from multistep.data.windows import deal as deal
+from multistep.data.windows import gather_all as gather_all
 from multistep.data.windows import window_starts as window_starts

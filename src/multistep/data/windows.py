@@ -49,6 +49,12 @@ class Windows(eqx.Module):
         return Window(past, actions[self.num_past - 1 :], states[self.num_past :])
 
 
+@eqx.filter_jit
+def gather_all(windows: Windows, starts: Int[Array, "windows 2"]) -> Window:
+    """The windows at these starts, stacked."""
+    return jax.vmap(windows.gather)(starts)
+
+
 def count_windows(lengths: Lengths, horizon: int, num_past: int = 1) -> Lengths:
     """The number of windows in episodes of so many steps."""
     return np.maximum(lengths - (horizon + num_past - 1) + 1, 0)

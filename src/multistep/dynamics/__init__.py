@@ -8,6 +8,7 @@ from multistep.dynamics.base import AbstractModel as AbstractModel
 from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
+from multistep.dynamics.committee import CommitteeConfig as CommitteeConfig
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
 from multistep.dynamics.hidden import HiddenConfig as HiddenConfig
@@ -33,3 +34,4 @@ from multistep.dynamics.observer import Belief as Belief
 from multistep.dynamics.observer import ObservedModel as ObservedModel
 from multistep.dynamics.observer import Observer as Observer
 from multistep.dynamics.rollout import rollout as rollout
+from multistep.dynamics.shallow import ShallowConfig as ShallowConfig

@@ -9,6 +9,7 @@ from jaxtyping import PyTree
 
 from multistep.data import Episodes
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel
+from multistep.dynamics.committee import Committee
 from multistep.dynamics.lagged import Lagged
 from multistep.dynamics.linear import CorrectedConfig
 from multistep.errors import InputError
@@ -57,11 +58,11 @@ class Averaged(AbstractModel):
         return None if inner is None else AveragedConfig(len(self.members), inner)
 
 
-def average(learned: Sequence[AbstractDynamics]) -> AbstractDynamics | None:
-    """The mean of what was learned several times on the same episodes; none where memories differ, as those
-    of hidden states do."""
+def average(learned: Sequence[AbstractDynamics]) -> AbstractDynamics:
+    """The mean of what was learned several times on the same episodes: of each step, where the memories mean
+    the same; of what is predicted, where they do not, as those of hidden states."""
     if all(isinstance(each, AbstractModel) for each in learned):
         return Averaged(tuple(learned))  # pyright: ignore[reportArgumentType]
     if all(isinstance(each, Lagged) for each in learned):
         return replace(learned[0], model=Averaged(tuple(each.model for each in learned)))  # pyright: ignore
-    return None
+    return Committee(tuple(learned))

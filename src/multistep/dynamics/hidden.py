@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Past, Window, Windows
+from multistep.data import Past, Windows, gather_all
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Prediction
 from multistep.dynamics.linear import CorrectedConfig, least_squares
 from multistep.dynamics.network import Linear, Network, NetworkConfig, make_network
@@ -118,11 +118,8 @@ class Hidden(AbstractDynamics):
     ) -> tuple[Windows, Int[ndarray, "transitions 2"]]:
         """What the encoder reads before and after each action, as one-step windows of the model."""
 
-        def read(start: Int[Array, " 2"]) -> tuple[HiddenState, Action]:
-            window: Window = windows.gather(start)
-            return self.start(window.past), window.actions[0]
-
-        states, actions = jax.vmap(read)(jnp.asarray(starts))
+        found = gather_all(windows, jnp.asarray(starts))
+        states, actions = _read(self, found.past), found.actions[:, 0]
         kept = np.flatnonzero(_follow(starts, 1)).astype(np.int32)
         return Windows(states, actions, 1), np.stack([kept, kept], axis=1)
 
@@ -138,9 +135,19 @@ class Hidden(AbstractDynamics):
         return eqx.tree_at(lambda dynamics: dynamics.model, self, self.model.freeze())
 
 
+@eqx.filter_jit
+def _read(hidden: Hidden, pasts: Past) -> Float[Array, "pasts hidden"]:
+    return jax.vmap(hidden.start)(pasts)
+
+
 def features_of(past: Past) -> Features:
     """All that is known of the past, in one row: the newest output first."""
     return jnp.concatenate([past.states[::-1].ravel(), past.actions[::-1].ravel()])
+
+
+@jax.jit
+def _features(pasts: Past) -> Float[Array, "pasts features"]:
+    return jax.vmap(features_of)(pasts)
 
 
 def find_state(
@@ -195,8 +202,8 @@ def _pasts_and_futures(
     longer = Windows(windows.states, windows.actions, steps, windows.num_past)
     kept = np.flatnonzero(_follow(starts, steps - 1))
     kept = kept[np.unique(np.linspace(0, len(kept) - 1, MOST_EXAMPLES).astype(int))]
-    found: Window = jax.vmap(longer.gather)(jnp.asarray(starts[kept]))
-    rows = jax.vmap(features_of)(found.past), found.actions, found.states
+    found = gather_all(longer, jnp.asarray(starts[kept]))
+    rows = _features(found.past), found.actions, found.states
     pasts, actions, futures = (np.asarray(part, np.float64).reshape(len(kept), -1) for part in rows)
     return pasts, actions, futures
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Episodes, Past, Window, Windows
+from multistep.data import Episodes, Past, Window, Windows, gather_all
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Prediction
 from multistep.dynamics.linear import CorrectedConfig
 from multistep.dynamics.normaliser import Normaliser
@@ -105,12 +105,7 @@ class Lagged(AbstractDynamics):
         """One-step windows as the model sees them: its state before and after, its action, and where they
         are."""
 
-        def transition(start: Int[Array, " 2"]) -> tuple[State, Float[Array, " others"], State]:
-            window: Window = windows.gather(start)
-            memory = self.start(window.past)
-            return memory.outputs[-1], self.known(memory, window.actions[0]), window.states[0]
-
-        before, known, after = jax.vmap(transition)(jnp.asarray(starts))
+        before, known, after = _transitions(self, gather_all(windows, jnp.asarray(starts)))
         pairs = jnp.stack([before, after], axis=1).reshape(-1, before.shape[1])
         count = np.arange(len(starts), dtype=np.int32)
         return Windows(pairs, known, 1), np.stack([2 * count, count], axis=1)
@@ -127,3 +122,14 @@ class Lagged(AbstractDynamics):
     def architecture(self) -> LaggedConfig | None:
         inner = self.model.architecture
         return None if inner is None else LaggedConfig(self.lags, inner)
+
+
+@eqx.filter_jit
+def _transitions(
+    lagged: Lagged, batch: Window
+) -> tuple[Float[Array, "windows state"], Float[Array, "windows others"], Float[Array, "windows state"]]:
+    def transition(window: Window) -> tuple[State, Float[Array, " others"], State]:
+        memory = lagged.start(window.past)
+        return memory.outputs[-1], lagged.known(memory, window.actions[0]), window.states[0]
+
+    return jax.vmap(transition)(batch)

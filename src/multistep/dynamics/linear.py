@@ -98,6 +98,11 @@ class Turning(eqx.Module):
         return Turning(jnp.asarray(phase, float), jnp.asarray(deviations * radians, float), self.turns)
 
 
+@eqx.filter_jit
+def _inputs(turning: Turning, states: Array, actions: Array) -> Float[Array, "examples inputs"]:
+    return jax.vmap(turning)(states, actions)
+
+
 class Persistence(AbstractModel):
     """Nothing ever changes: the least that a model must beat."""
 
@@ -116,9 +121,10 @@ class Line(AbstractModel):
 
     def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"], normaliser: Normaliser) -> "Line":
         turning = self.turning.in_units_of(normaliser) if self.turning.turns else self.turning
-        states, actions = windows.states[starts[:, 0]], windows.actions[starts[:, 1]]
-        inputs = np.asarray(jax.vmap(turning)(states, actions), np.float64)
-        changes = np.asarray(windows.states[starts[:, 0] + 1], np.float64) - np.asarray(states, np.float64)
+        all_states, all_actions = np.asarray(windows.states), np.asarray(windows.actions)
+        states, actions = all_states[starts[:, 0]], all_actions[starts[:, 1]]
+        inputs = np.asarray(_inputs(turning, jnp.asarray(states), jnp.asarray(actions)), np.float64)
+        changes = all_states[starts[:, 0] + 1].astype(np.float64) - states
         return Line(turning, least_squares(inputs, changes))
 
     def trained(self) -> PyTree[bool]:

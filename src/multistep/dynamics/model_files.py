@@ -19,12 +19,14 @@ from safetensors.numpy import save_file
 
 from multistep.dynamics.averaged import AveragedConfig
 from multistep.dynamics.base import AbstractArchitecture
+from multistep.dynamics.committee import CommitteeConfig
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.linear import CorrectedConfig, LineConfig
 from multistep.dynamics.model import MemoryModel, Model, in_units
 from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.normaliser import Normaliser
+from multistep.dynamics.shallow import ShallowConfig
 from multistep.errors import InputError
 from multistep.registry import Registry
 from multistep.runs.atomic import replacing
@@ -41,6 +43,8 @@ ARCHITECTURES = Registry(
         "averaged": AveragedConfig,
         "lagged": LaggedConfig,
         "hidden": HiddenConfig,
+        "committee": CommitteeConfig,
+        "shallow": ShallowConfig,
     },
 )
 

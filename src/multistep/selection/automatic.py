@@ -2,17 +2,14 @@
 judge chooses."""
 
 import math
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
-from numpy import ndarray
 
 from multistep.data import Episodes, join, usual_length
 from multistep.dynamics import (
@@ -26,12 +23,14 @@ from multistep.dynamics import (
     Observer,
 )
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, mean_interval, unexplained, usual_horizon
 from multistep.losses import AbstractWeights, Balanced
 from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
+from multistep.selection.budget import Budget
 from multistep.selection.folds import deal_folds
-from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from multistep.selection.lags import ChosenMemory
+from multistep.selection.plant import fit_plant
+from multistep.selection.tried import Tried
 from multistep.training import (
     AbstractRecipe,
     Averaging,
@@ -66,8 +65,6 @@ SMALL = 20_000
 FEW = 3_000
 """Steps of episodes up to which each of them judges once."""
 FOLDS = 4
-LENIENCE = 0.3
-"""Of what the best model leaves unexplained, so much more is about as good, if the judge is not sure."""
 MOST_MEMBERS = 5
 STAGES = 4
 """Horizons of the longer fit, each twice the one before."""
@@ -80,12 +77,6 @@ OVERHEAD = 0.2
 """Share of a budget in seconds for compilation, smoothing and judging."""
 STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
-NAMES = {
-    "linear": "a linear model",
-    "small": "a small network",
-    "first": "a large network",
-    "second": "large networks, trained for longer",
-}
 
 
 @dataclass(frozen=True)
@@ -151,8 +142,15 @@ class Automatic(AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         """The part that the judge prefers; the parts are called linear, small, first and second."""
+        if not isinstance(self.memory, NoMemory) and "small" not in self.without:
+            budget = Budget.parse(self.budget)
+            return fit_plant(
+                self.memory, train, valid, key=key, score=score, budget=budget, without=self.without
+            )
         if isinstance(self.memory, ChosenMemory):
-            return self._with_chosen_memory(train, valid, key, score, checkpoint)
+            raise InputError(
+                "The memory is chosen by small networks: do not leave them out, or give the lags."
+            )
         pool, started = join(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
@@ -164,20 +162,9 @@ class Automatic(AbstractRecipe):
         except _Interrupted as stopped:
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
 
-    def _with_chosen_memory(
-        self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
-    ) -> Fit:
-        """The fit with the memory that quick fits did best with."""
-        with progress_spinner("trying lags and hidden states"):
-            memory, judged = choose_memory(train, valid, key=key, score=score)
-        tried = ", ".join(f"{describe(each)} {_digits(value)}" for each, value in judged.items())
-        own = replace(self, memory=memory)
-        fit = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)
-        return replace(fit, notes=(f"Memory: {describe(memory)}, of {tried} in quick fits.", *fit.notes))
-
     def _try(
         self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: Path | None
-    ) -> "_Tried":
+    ) -> "Tried":
         """Every way that these episodes allow, and the judge's scores."""
         parts: dict[str, Fit] = {}
         try:
@@ -195,7 +182,7 @@ class Automatic(AbstractRecipe):
         key: Key,
         score: Score,
         checkpoint: Path | None,
-    ) -> "_Tried":
+    ) -> "Tried":
         notes: list[str] = []
 
         def attempt(name: str, recipe: AbstractRecipe, episodes: Episodes, key: Key, score: Score) -> Fit:
@@ -232,7 +219,7 @@ class Automatic(AbstractRecipe):
             attempt("second", several, episodes, jax.random.fold_in(key, 1), judge)
         with progress_spinner("judging the models"):
             judged = {name: _number(judge(part.model, valid)) for name, part in parts.items()}
-        return _Tried(parts, judged, judge, valid, observer, tuple(notes))
+        return Tried(parts, judged, judge, valid, observer, tuple(notes))
 
     def _once(self, train: Episodes, curriculum: Growing) -> Once:
         network = NetworkConfig() if "linear" in self.without else self.network
@@ -264,7 +251,7 @@ class Automatic(AbstractRecipe):
         left = (1 - OVERHEAD) * budget.seconds - spent
         return max(0, int(left * first / usual))
 
-    def _cross_fit(self, tried: "_Tried", pool: Episodes, key: Key, score: Score) -> Fit:
+    def _cross_fit(self, tried: "Tried", pool: Episodes, key: Key, score: Score) -> Fit:
         """Each episode judges once; then the chosen way is gone again, with all of them."""
         folds = deal_folds(len(pool), min(FOLDS, len(pool)), valid_share=0.0, key=key)
         totals: dict[str, list[float]] = {name: [] for name in tried.parts}
@@ -294,127 +281,10 @@ def _plain_automatic(automatic: Automatic) -> dict[str, Any]:
     return shown
 
 
-class Budget(NamedTuple):
-    """Of one kind or the other; of neither, there is no limit."""
-
-    seconds: float | None = None
-    model_steps: int | None = None
-
-    @staticmethod
-    def parse(text: str | None) -> "Budget":
-        """As typed: 60s, 5min, 1h, 500k or 20M (model steps)."""
-        if text is None:
-            return Budget()
-        found = re.fullmatch(r"\s*(\d+\.?\d*)\s*(s|min|h|k|M)\s*", text)
-        if found is None or float(found[1]) <= 0:
-            raise InputError(
-                f"The budget is {text}: write a time, as in 60s, 5min or 1h, or a number of model steps, as "
-                "in 500k or 20M."
-            )
-        number, unit = float(found[1]), found[2]
-        if unit in ("k", "M"):
-            return Budget(model_steps=int(number * {"k": 1e3, "M": 1e6}[unit]))
-        return Budget(seconds=number * {"s": 1, "min": 60, "h": 3600}[unit])
-
-
 class _Interrupted(Exception):
     def __init__(self, fit: Fit):
         super().__init__()
         self.fit = fit
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """The fits, and what the judge says of them."""
-
-    parts: Mapping[str, Fit]
-    judged: Mapping[str, float]
-    judge: Score
-    valid: Episodes
-    observer: Observer | None
-    notes: tuple[str, ...]
-    crossed: bool = False
-    """Whether every episode has judged."""
-
-    @property
-    def ranking(self) -> list[str]:
-        """The best first."""
-        return sorted(self.parts, key=lambda name: self.judged[name], reverse=True)
-
-    @property
-    def chosen(self) -> str:
-        """The one with the highest score, or one that was trained longer and about as good.
-
-        A few validation episodes are a weak judge, and the model that has learned more is the better one
-        more often than not: it is kept unless it is worse by more than a standard error.
-        """
-        best = self.ranking[0]
-        longest_first = [name for name in reversed(NAMES) if name in self.parts]
-        return next(name for name in longest_first if name == best or self._is_as_good(name, best))
-
-    def _is_as_good(self, name: str, best: str) -> bool:
-        left, least = 1 - self.judged[name], 1 - self.judged[best]
-        if self.crossed or not left <= (1 + LENIENCE) * least:
-            return False
-        found = self.gains(best, name)
-        # One of so few episodes may be odd: what its difference is worth is their spread.
-        return found is not None and bool(found.sum() <= math.sqrt(len(found)) * found.std(ddof=1))
-
-    def gains(self, name: str, other: str) -> Float[ndarray, " episodes"] | None:
-        """What each validation episode adds to the lead in R2bar of one over the other; none if there is but
-        one."""
-        score, views = self.judge, [self.parts[part].model for part in (name, other)]
-        if isinstance(score, Filtered):
-            views, score = [score.view(model, self.valid) for model in views], score.score
-        past = views[0].num_past
-        if not isinstance(score, R2Bar) or len(self.valid) < 2 or views[1].num_past != past:
-            return None
-        horizon = usual_horizon(self.valid, score.horizon, past)
-        of_each = [unexplained(model, self.valid, horizon=horizon) for model in views]
-        return None if not np.isfinite(of_each).all() else of_each[1] - of_each[0]
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the best is ahead of the next whatever episodes there might have been."""
-        if len(self.parts) < 2:
-            return True
-        found = self.gains(*self.ranking[:2])
-        return found is not None and bool(mean_interval(found)[0] > 0)
-
-    def fit(self, judges: Episodes, *more: str) -> Fit:
-        """The best part, and why."""
-        best = self.chosen
-        chosen = self.parts[best]
-        scores = ", ".join(f"{NAMES[name]} {_digits(self.judged[name])}" for name in self.ranking[::-1])
-        tried = f"Tried, with the judge's score on {_episodes(len(judges))}: {scores}."
-        why = f"Chosen: {NAMES[best]}, {self._why(best)}"
-        last = list(chosen.parts.values() or [chosen])[-1]
-        horizons = list(dict.fromkeys(epoch.horizon for epoch in last.history))
-        members = f"The mean of {len(chosen.parts)}, each trained" if chosen.parts else "Trained"
-        trained = f"{members} with a horizon of {', '.join(map(str, horizons))}"
-        trained += " steps" + (", its score still rising: a larger budget may help" if _rises(last) else "")
-        return replace(
-            chosen,
-            notes=(tried, f"{why}.", f"{trained}.", *self.notes, *more),
-            observer=self.observer,
-            parts=dict(self.parts),
-            chosen=best,
-            judged=dict(self.judged),
-        )
-
-    def _why(self, best: str) -> str:
-        others = [name for name in self.ranking if name != best]
-        if not others:
-            return "the only one"
-        lead = self.judged[best] - self.judged[others[0]]
-        gains = None if self.crossed else self.gains(best, others[0])
-        interval = ""
-        if gains is not None:
-            low, high = (len(gains) * end for end in mean_interval(gains))
-            interval = f" (95 % interval {low:+.3f} to {high:+.3f})"
-        if lead < 0:
-            return f"about as good as {NAMES[others[0]]}{interval} and trained for longer"
-        return f"ahead of {NAMES[others[0]]} by {_digits(lead)}{interval}"
 
 
 def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | None]:
@@ -423,15 +293,6 @@ def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | No
         raise CannotSmooth("A model with memory makes its own of the noise in its past.")
     observer = fit_observer(model, train)
     return (smooth(observer, train) if has_noise(observer, train) else train), observer
-
-
-def _rises(fit: Fit) -> bool:
-    """Whether the last quarter of the epochs took away more than a tenth of what was left unexplained."""
-    scores = [epoch.score for epoch in fit.history]
-    before = scores[: -max(1, len(scores) // 4)]
-    if len(scores) < 4 or not math.isfinite(max(before)):
-        return False
-    return 1 - max(scores) < 0.9 * (1 - max(before))
 
 
 def _best_so_far(parts: Mapping[str, Fit]) -> Fit:
@@ -444,11 +305,3 @@ def _best_so_far(parts: Mapping[str, Fit]) -> Fit:
 
 def _number(score: float) -> float:
     return -math.inf if math.isnan(score) else float(score)
-
-
-def _digits(score: float) -> str:
-    return f"{score:.3f}" if abs(score) < 1000 else "diverges"
-
-
-def _episodes(number: int) -> str:
-    return "one episode" if number == 1 else f"{number} episodes"

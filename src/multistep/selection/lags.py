@@ -1,28 +1,26 @@
 """`ChosenMemory`: how many lags, or what hidden state, by the judge."""
 
 import math
+import time
 from dataclasses import dataclass
 
-import jax
+import numpy as np
 
-from multistep.data import Episodes
-from multistep.dynamics import (
-    AbstractArchitecture,
-    AbstractMemory,
-    HiddenState,
-    Lags,
-    LineConfig,
-)
+from multistep.data import Episodes, cut
+from multistep.dynamics import AbstractArchitecture, AbstractMemory, HiddenState, Lags, ShallowConfig
 from multistep.errors import InputError
-from multistep.training import AbstractRecipe, LeastSquares, QuasiNewton, Score
-from multistep.training.quasi_newton import SMALL_NETWORK
+from multistep.training import GaussNewton, Score
 from multistep.types import Key
 
 LAGS = (1, 2, 3, 5, 8, 13)
-MORE_NUMBERS = (1, 2, 4)
+MORE_NUMBERS = (1, 2, 3, 5)
 """Numbers of a hidden state besides the outputs."""
-SMALL = 20_000
-"""Steps of training episodes up to which a small network is tried; with more, lines are compared."""
+ENOUGH = 10_000
+"""Steps of episodes that the quick fits are made of, spread over all."""
+PIECES = 10
+MOST_FOLDS = 5
+UNITS, RIDGE = 5, 1e-4
+"""Of the quick fits."""
 AS_GOOD, NOTHING = 1.05, 1e-6
 """So many times what the best leaves unexplained, and this much more, is as good: the shorter memory is
 taken."""
@@ -32,37 +30,66 @@ taken."""
 class ChosenMemory(AbstractMemory):
     """Not yet known: the automatic recipe tries several."""
 
+    most: int | None = None
+    """Past outputs that a model may start from at most, as a benchmark's rules may say."""
+
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         raise InputError("--lags auto belongs to the automatic recipe: give the number of lags, or leave it.")
 
 
 def choose_memory(
-    train: Episodes, valid: Episodes, *, key: Key, score: Score
+    train: Episodes,
+    valid: Episodes,
+    *,
+    key: Key,
+    score: Score,
+    most: int | None = None,
+    seconds: float | None = None,
 ) -> tuple[AbstractMemory, dict[AbstractMemory, float]]:
     """The shortest memory that is about as good as the best, and the score of each that was tried.
 
     **Arguments:**
 
-    - `train`, `valid`: episodes to fit to, and to judge by.
+    - `train`, `valid`: episodes to fit to, and to judge by; where they are few, each judges once.
     - `key`: of the fits.
     - `score`: the judge's.
+    - `most`: past outputs at most.
+    - `seconds`: after which no further one is tried.
     """
     longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
+    longest = longest if most is None else min(longest, most)
     outputs = train.state_size
-    tried: list[AbstractMemory] = [Lags(count) for count in LAGS if count <= max(1, longest)]
-    tried += [
+    tried: list[AbstractMemory] = [
         HiddenState(outputs + more, min(longest, 2 * (outputs + more) + 2))
         for more in MORE_NUMBERS
         if longest > 1
     ]
+    tried += [Lags(count) for count in LAGS if count <= max(1, longest)]
     judged: dict[AbstractMemory, float] = {}
-    for number, memory in enumerate(tried):
-        fitted = _quick(memory, train).fit(train, valid, key=jax.random.fold_in(key, number), score=score)
-        value = score(fitted.model, valid)
-        judged[memory] = -math.inf if math.isnan(value) else value
+    begun = time.perf_counter()
+    few = len(train) + len(valid) > 1 and train.num_steps + valid.num_steps <= ENOUGH
+    folds = min(MOST_FOLDS, len(train) + len(valid)) if few else 0
+    train, valid = (each if few else spread(each, ENOUGH) for each in (train, valid))
+    for memory in tried:
+        if judged and seconds is not None and time.perf_counter() - begun > seconds:
+            break
+        quick = GaussNewton(
+            memory.around(ShallowConfig(UNITS)), starts=1, ridges=(RIDGE,), folds=folds, rounds=5
+        )
+        best = quick.fit(train, valid, key=key, score=score).best_epoch
+        judged[memory] = -math.inf if best is None else best.score
     least = min(1 - value for value in judged.values())
-    good = (memory for memory in tried if 1 - judged[memory] <= AS_GOOD * least + NOTHING)
-    return next(good, Lags(1)), judged
+    good = [memory for memory in judged if 1 - judged[memory] <= AS_GOOD * least + NOTHING]
+    return min(good, key=_size, default=Lags(1)), judged
+
+
+def spread(episodes: Episodes, num_steps: int) -> Episodes:
+    """About so many steps of the episodes, in pieces from all over them."""
+    if episodes.num_steps <= num_steps:
+        return episodes
+    pieces = cut(episodes, max(2, num_steps // PIECES))
+    kept = np.linspace(0, len(pieces) - 1, min(PIECES, len(pieces))).astype(int)
+    return pieces.take(np.unique(kept))
 
 
 def describe(memory: AbstractMemory) -> str:
@@ -74,7 +101,6 @@ def describe(memory: AbstractMemory) -> str:
     return "no memory"
 
 
-def _quick(memory: AbstractMemory, train: Episodes) -> AbstractRecipe:
-    if train.num_steps > SMALL:
-        return LeastSquares(memory.around(LineConfig()))
-    return QuasiNewton(memory.around(SMALL_NETWORK), starts=1, adam_steps=200, rounds=2, iterations=50)
+def _size(memory: AbstractMemory) -> int:
+    """Numbers that it carries of each output, about."""
+    return memory.count if isinstance(memory, Lags) else getattr(memory, "size", 1)

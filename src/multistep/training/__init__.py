@@ -9,6 +9,7 @@ from multistep.training.base import Score as Score
 from multistep.training.curricula import CURRICULA as CURRICULA
 from multistep.training.curricula import Growing as Growing
 from multistep.training.curricula import Steady as Steady
+from multistep.training.gauss_newton import GaussNewton as GaussNewton
 from multistep.training.history import Epoch as Epoch
 from multistep.training.history import Outcome as Outcome
 from multistep.training.judge import Filtered as Filtered

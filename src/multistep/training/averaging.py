@@ -73,12 +73,8 @@ class Averaging(AbstractRecipe):
             one = good[0] if good else parts["member_0"]
             return one if len(parts) == 1 else replace(one, outcome=outcome, parts=parts)
         best = max(good, key=_score_of)
-        model = best.model
-        learned = average([part.model.learned for part in good])
-        if learned is not None:
-            model = in_units(
-                learned, model.normaliser, model.state_names, model.action_names, model.time_step
-            )
+        own, learned = best.model, average([part.model.learned for part in good])
+        model = in_units(learned, own.normaliser, own.state_names, own.action_names, own.time_step)
         epochs = [epoch for part in parts.values() for epoch in part.history]
         history = tuple(replace(epoch, number=number) for number, epoch in enumerate(epochs))
         return Fit(model, history, outcome, parts=parts, kept=best.best_epoch)
