@@ -25,17 +25,15 @@ from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.automatic import Automatic
 from multistep.selection.fit import VALIDATION_HORIZON, fit
-from multistep.selection.recipes import RECIPES
+from multistep.selection.recipes import RECIPES, with_memory
 from multistep.training import (
     DEFAULT,
     PRESETS,
     AbstractRecipe,
     Fit,
-    LeastSquares,
     Once,
     Outcome,
     Preset,
-    QuasiNewton,
     seconds_of,
 )
 from multistep.training.rows import fit_summary, history_rows
@@ -148,10 +146,7 @@ def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
     if not isinstance(recipe, Automatic):
         if config.budget is not None or config.without:
             raise InputError("--budget and --without belong to the automatic recipe: add --recipe automatic.")
-        if isinstance(memory, NoMemory):
-            return recipe
-        network = recipe.network if isinstance(recipe, LeastSquares | QuasiNewton) else once.network
-        return recipe.vary(network=memory.around(network))
+        return with_memory(recipe, memory)
     return replace(recipe, budget=config.budget, without=config.without, memory=memory)
 
 

@@ -3,12 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from multistep.dynamics import AbstractMemory, HiddenState, Lags, NoMemory
-from multistep.errors import InputError
-from multistep.selection.lags import ChosenMemory
-
-READ = 10
-"""Outputs that a hidden state is read from at the start, where the user does not say."""
+from multistep.dynamics import AbstractMemory
+from multistep.selection.lags import memory_of
 
 
 @dataclass(frozen=True)
@@ -26,10 +22,4 @@ class MemoryOptions:
     @property
     def memory(self) -> AbstractMemory:
         """What the options stand for."""
-        if self.lags == "auto":
-            if self.hidden is not None:
-                raise InputError("--lags auto chooses the hidden state too: leave --hidden out.")
-            return ChosenMemory()
-        if self.hidden is not None:
-            return HiddenState(self.hidden, READ if self.lags is None else self.lags)
-        return NoMemory() if self.lags is None else Lags(self.lags)
+        return memory_of(self.lags, self.hidden)

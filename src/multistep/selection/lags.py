@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 
@@ -12,12 +13,15 @@ from multistep.dynamics import (
     HiddenState,
     Lags,
     LineConfig,
+    NoMemory,
 )
 from multistep.errors import InputError
 from multistep.training import AbstractRecipe, LeastSquares, QuasiNewton, Score
 from multistep.training.quasi_newton import SMALL_NETWORK
 from multistep.types import Key
 
+READ = 10
+"""Outputs that a hidden state is read from at the start, where the user does not say."""
 LAGS = (1, 2, 3, 5, 8, 13)
 MORE_NUMBERS = (1, 2, 4)
 """Numbers of a hidden state besides the outputs."""
@@ -32,8 +36,24 @@ taken."""
 class ChosenMemory(AbstractMemory):
     """Not yet known: the automatic recipe tries several."""
 
+    @property
+    def num_past(self) -> int:
+        return 1  # at least
+
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         raise InputError("--lags auto belongs to the automatic recipe: give the number of lags, or leave it.")
+
+
+def memory_of(lags: int | Literal["auto"] | None, hidden: int | None) -> AbstractMemory:
+    """What a number of lags, a size of a hidden state, both or neither stand for."""
+    if lags == "auto":
+        if hidden is not None:
+            raise InputError("--lags auto chooses the hidden state too: leave --hidden out.")
+        return ChosenMemory()
+    if hidden is not None:
+        return HiddenState(hidden, READ if lags is None else lags)
+    # One sample is no memory: the same recipe, with the same name in rows and checkpoints.
+    return NoMemory() if lags in (None, 1) else Lags(lags)
 
 
 def choose_memory(
