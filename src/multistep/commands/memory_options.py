@@ -1,6 +1,7 @@
-"""Options of every command that fits: what stands in for states that nobody measures."""
+"""Options of the commands that fit: what stands in for states that nobody measures."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from multistep.dynamics import AbstractMemory
@@ -23,3 +24,21 @@ class MemoryOptions:
     def memory(self) -> AbstractMemory:
         """What the options stand for."""
         return memory_of(self.lags, self.hidden)
+
+
+@dataclass(frozen=True)
+class MemoriesToTry:
+    """What a model may know besides the last sample; of several values each is tried."""
+
+    lags: tuple[int | Literal["auto"], ...] = ()
+    """Samples that the model starts from, one number or several to try: the last outputs and the inputs
+    between them; auto: as many as the judge of the automatic recipe prefers (default: 1; with --hidden 10).
+    """
+    hidden: tuple[int, ...] = ()
+    """Numbers of a hidden state, the outputs among them, one size or several to try, each with every number
+    of lags."""
+
+    @property
+    def memories(self) -> list[AbstractMemory]:
+        """What the options stand for, in their order."""
+        return [memory_of(*pair) for pair in product(self.lags or (None,), self.hidden or (None,))]

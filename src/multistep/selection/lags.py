@@ -91,7 +91,7 @@ def describe(memory: AbstractMemory) -> str:
         return f"a hidden state of {memory.size} numbers"
     if isinstance(memory, Lags):
         return "one sample" if memory.count == 1 else f"{memory.count} lags"
-    return "no memory"
+    return "lags chosen by the judge" if isinstance(memory, ChosenMemory) else "no memory"
 
 
 def _quick(memory: AbstractMemory, train: Episodes) -> AbstractRecipe:

@@ -5,7 +5,16 @@ from dataclasses import replace
 import jax
 
 from multistep.data import Episodes
-from multistep.dynamics import AbstractArchitecture, AbstractMemory, NoMemory
+from multistep.dynamics import (
+    AbstractArchitecture,
+    AbstractMemory,
+    HiddenConfig,
+    HiddenState,
+    LaggedConfig,
+    Lags,
+    NetworkConfig,
+    NoMemory,
+)
 from multistep.errors import InputError
 from multistep.registry import Registry
 from multistep.selection.automatic import Automatic
@@ -40,14 +49,22 @@ def with_memory(recipe: AbstractRecipe, memory: AbstractMemory) -> AbstractRecip
     return recipe.vary(network=memory.around(network))
 
 
+def memory_in(recipe: AbstractRecipe) -> AbstractMemory:
+    """What `with_memory` has put into the recipe."""
+    network = recipe.memory if isinstance(recipe, Automatic) else network_of(recipe)
+    if isinstance(network, AbstractMemory):
+        return network
+    if isinstance(network, HiddenConfig):
+        return HiddenState(network.size, network.lags)
+    return Lags(network.lags) if isinstance(network, LaggedConfig) else NoMemory()
+
+
 def num_past_of(recipe: AbstractRecipe, episodes: Episodes) -> int:
     """Samples that the recipe's models start from, as far as that is known before they are fitted to these
     episodes."""
-    if isinstance(recipe, Automatic):
-        return recipe.memory.num_past
-    network = network_of(recipe)
-    if network is None:
-        return 1
+    memory, network = memory_in(recipe), network_of(recipe)
+    if network is None or isinstance(network, NetworkConfig) or not isinstance(memory, NoMemory):
+        return memory.num_past
     sizes = episodes.state_size, episodes.action_size
     return network.suited_to(episodes).make(*sizes, key=jax.random.key(0)).num_past
 
