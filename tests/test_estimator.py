@@ -109,6 +109,7 @@ def test_a_simulation_is_a_free_run(plant, lagged):
     assert np.abs(found - X[:, 1:2]).max() < 0.01 * X[:, 1].std()
 
 
+@pytest.mark.slow
 def test_the_lags_of_the_plant_are_found_by_a_grid_search(plant):
     search = GridSearchCV(linear(), {"lags": [2, 3]}, cv=GroupKFold(2))
     search.fit(plant, groups=plant[:, 0])
