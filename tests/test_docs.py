@@ -141,6 +141,20 @@ def test_the_page_on_plants(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_page_on_scikit_learn(tmp_path):
+    (block,) = python_blocks("scikit-learn.md")
+    answer = subprocess.run(
+        [sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    best, right = answer.stdout.splitlines()
+    chosen, first, score = re.fullmatch(r"{'lags': (\d)} (\S+) (\S+)", best).groups()
+    assert int(chosen) >= 2  # of second order; a third sample adds nothing but does no harm
+    assert float(first) < 0.9 < 0.999 < float(score)
+    assert right == "True"
+    assert ms.load_model(tmp_path / "plant.safetensors").num_past == int(chosen)
+
+
+@pytest.mark.slow
 def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
     """As written, but at the smallest scale."""
     page = commands("tractable-cases.md")

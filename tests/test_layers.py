@@ -14,7 +14,7 @@ LAYERS = [
     {"losses"},
     {"training", "evaluation"},
     {"selection", "tasks"},
-    {"agents"},
+    {"agents", "estimator"},
     {"studies", "commands"},
     {"bench"},
     {"report"},
@@ -40,6 +40,7 @@ OWNERS = {
     "distributed": {"runs", "selection"},
     "optuna": {"selection"},
     "filelock": {"runs"},
+    "sklearn": {"estimator"},
 }
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from multistep.dynamics import load_model as load_model
     from multistep.dynamics import save_model as save_model
     from multistep.errors import InputError as InputError
+    from multistep.estimator import MultiStepRegressor as MultiStepRegressor
     from multistep.evaluation import R2Bar as R2Bar
     from multistep.evaluation import Scores as Scores
     from multistep.evaluation import free_run as free_run
@@ -48,6 +49,7 @@ _PLACES = {
     "data": ("Episodes", "add_noise", "cut", "load", "save", "split"),
     "dynamics": ("HiddenState", "Lags", "Model", "NetworkConfig", "Observer", "load_model", "save_model"),
     "errors": ("InputError",),
+    "estimator": ("MultiStepRegressor",),
     "evaluation": ("R2Bar", "Scores", "free_run", "score"),
     "losses": ("Balanced", "Custom", "Exponential", "Uniform"),
     "selection.automatic": ("Automatic",),

@@ -287,7 +287,8 @@ def _check_members(members: Sequence[AbstractDynamics], starts: Episodes) -> Non
         )
     if int(starts.lengths.max()) < members[0].num_past - 1:
         raise InputError(
-            f"The model starts from {members[0].num_past} states, which no episode of the data has."
+            f"The model starts from {members[0].num_past} states, which no episode of the data has: give "
+            "longer ones."
         )
 
 

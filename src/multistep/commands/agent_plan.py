@@ -38,7 +38,7 @@ def run_plan(config: PlanConfig) -> dict[str, Any]:
         raise InputError(
             f"The model starts from {past} states: leave out --state, it starts as the data does."
         )
-    first = scene.starts[0]
+    first = scene.starts[int(np.argmax(scene.starts.lengths >= past - 1))]  # that is long enough
     state = np.asarray(config.state) if config.state else first.states[past - 1].astype(np.float64)
     names = scene.starts.state_names
     if len(state) != len(names):

@@ -25,17 +25,15 @@ from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.automatic import Automatic
 from multistep.selection.fit import VALIDATION_HORIZON, fit
-from multistep.selection.recipes import RECIPES
+from multistep.selection.recipes import RECIPES, num_past_of, with_memory
 from multistep.training import (
     DEFAULT,
     PRESETS,
     AbstractRecipe,
     Fit,
-    LeastSquares,
     Once,
     Outcome,
     Preset,
-    QuasiNewton,
     seconds_of,
 )
 from multistep.training.rows import fit_summary, history_rows
@@ -98,6 +96,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     for angle in wrapped_angles(episodes):
         warnings.warn(remark_on(angle), stacklevel=2)
     train, valid, test = dealt(config, episodes, key=split_key)
+    _check_lengths(num_past_of(recipe, train), valid, test)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
@@ -148,10 +147,7 @@ def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
     if not isinstance(recipe, Automatic):
         if config.budget is not None or config.without:
             raise InputError("--budget and --without belong to the automatic recipe: add --recipe automatic.")
-        if isinstance(memory, NoMemory):
-            return recipe
-        network = recipe.network if isinstance(recipe, LeastSquares | QuasiNewton) else once.network
-        return recipe.vary(network=memory.around(network))
+        return with_memory(recipe, memory)
     return replace(recipe, budget=config.budget, without=config.without, memory=memory)
 
 
@@ -171,6 +167,16 @@ def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Epis
     shares = config.split[0], config.split[1]
     train, valid = split(episodes, [share / sum(shares) for share in shares], key=key)
     return train, valid, test
+
+
+def _check_lengths(num_past: int, valid: Episodes, test: Episodes) -> None:
+    """Raise an `InputError` before anything is trained if a model with a memory could not be scored."""
+    for name, part in (("validation", valid), ("test", test)):
+        if num_past > 1 and usual_horizon(part, 1, num_past) < 1:
+            raise InputError(
+                f"The model starts from {num_past} samples, but the longest {name} episode has "
+                f"{part.lengths.max() + 1}: ask for fewer lags, or give longer episodes."
+            )
 
 
 def _history(fitted: Fit) -> list[Row]:

@@ -1,14 +1,11 @@
-"""Options of every command that fits: what stands in for states that nobody measures."""
+"""Options of the commands that fit: what stands in for states that nobody measures."""
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
-from multistep.dynamics import AbstractMemory, HiddenState, Lags, NoMemory
-from multistep.errors import InputError
-from multistep.selection.lags import ChosenMemory
-
-READ = 10
-"""Outputs that a hidden state is read from at the start, where the user does not say."""
+from multistep.dynamics import AbstractMemory
+from multistep.selection.lags import memory_of
 
 
 @dataclass(frozen=True)
@@ -26,10 +23,22 @@ class MemoryOptions:
     @property
     def memory(self) -> AbstractMemory:
         """What the options stand for."""
-        if self.lags == "auto":
-            if self.hidden is not None:
-                raise InputError("--lags auto chooses the hidden state too: leave --hidden out.")
-            return ChosenMemory()
-        if self.hidden is not None:
-            return HiddenState(self.hidden, READ if self.lags is None else self.lags)
-        return NoMemory() if self.lags is None else Lags(self.lags)
+        return memory_of(self.lags, self.hidden)
+
+
+@dataclass(frozen=True)
+class MemoriesToTry:
+    """What a model may know besides the last sample; of several values each is tried."""
+
+    lags: tuple[int | Literal["auto"], ...] = ()
+    """Samples that the model starts from, one number or several to try: the last outputs and the inputs
+    between them; auto: as many as the judge of the automatic recipe prefers (default: 1; with --hidden 10).
+    """
+    hidden: tuple[int, ...] = ()
+    """Numbers of a hidden state, the outputs among them, one size or several to try, each with every number
+    of lags."""
+
+    @property
+    def memories(self) -> list[AbstractMemory]:
+        """What the options stand for, in their order."""
+        return [memory_of(*pair) for pair in product(self.lags or (None,), self.hidden or (None,))]

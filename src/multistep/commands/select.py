@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 import tyro
 
+from multistep.commands.memory_options import MemoriesToTry
 from multistep.commands.source import Changes, Source, note_on_pieces, read_episodes
 from multistep.data import episodes_digest
-from multistep.dynamics import save_model
+from multistep.dynamics import HiddenState, save_model
 from multistep.errors import InputError
 from multistep.losses import (
     AbstractWeights,
@@ -26,10 +27,11 @@ from multistep.runs.provenance import digest, plain
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import open_run, write_rows, write_run
 from multistep.runs.workers import Workers
+from multistep.selection.lags import describe
 from multistep.selection.ranked import Ranked
-from multistep.selection.recipes import RECIPES
+from multistep.selection.recipes import RECIPES, memory_in, with_memory
 from multistep.selection.search import AbstractSearch, Grid, Halving
-from multistep.selection.select import Selection, refit, select
+from multistep.selection.select import Selection, deal_to, refit, select
 from multistep.selection.vary import vary_all
 from multistep.training import PRESETS, AbstractRecipe, Outcome, Preset
 from multistep.training.rows import fit_summary, history_rows
@@ -53,6 +55,8 @@ class SelectConfig:
     vary: tuple[str, ...] = ()
     """Any other training option, with one value or several to try: epochs=10, learning_rate=1e-3,3e-4,
     network.hidden_size=128,256."""
+    memory: Annotated[MemoriesToTry, tyro.conf.arg(name="")] = field(default_factory=MemoriesToTry)
+    """What the model knows besides the last sample."""
     preset: Preset = "default"
     """What the training options are otherwise: ours, or the paper's."""
     recipe: str = "once"
@@ -81,7 +85,8 @@ def candidates_of(config: SelectConfig) -> list[AbstractRecipe]:
     """Every combination of horizons, weights and whatever else varies."""
     weights = [*(Exponential(beta) for beta in config.betas), *config.weights]
     pairs = [(h, w) for h in config.horizons for w in ([Uniform()] if h == 1 else weights)]
-    bases = [RECIPES.find(config.recipe, once) for once in vary_all(PRESETS[config.preset], config.vary)]
+    varied = [RECIPES.find(config.recipe, once) for once in vary_all(PRESETS[config.preset], config.vary)]
+    bases = [with_memory(base, memory) for base, memory in product(varied, config.memory.memories)]
     candidates = (base.vary(horizon=h, weights=w) for base, (h, w) in product(bases, pairs))
     return list(dict.fromkeys(candidates))
 
@@ -92,14 +97,14 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
     episodes = read_episodes(config.source, config.changes)
     note_on_pieces(config.changes)
     candidates = candidates_of(config)
+    given = {"seed": config.seed, "num_folds": config.folds, "horizon": config.score_horizon}
+    deal_to(candidates, episodes, **given)  # before anything is written
     open_run(config.out, COMMAND, config)
     selection = select(
         episodes,
         candidates,
-        seed=config.seed,
+        **given,
         out=config.out,
-        num_folds=config.folds,
-        horizon=config.score_horizon,
         search=SEARCHES[config.search],
         cluster=config.where.cluster,
         num_workers=config.where.workers,
@@ -132,9 +137,21 @@ def _summary(selection: Selection, variations: Sequence[str]) -> dict[str, Any]:
         "trained_in_full": len(selection.ranking),
         "within_spread_of_best": len(selection.as_good),
         "varied": [variation.partition("=")[0].replace("-", "_") for variation in variations],
-        "best": {"mean": best.mean, "deviation": best.deviation, "config": plain(best.config.settings)},
+        "best": {
+            "mean": best.mean,
+            "deviation": best.deviation,
+            "memory": _memory(best.config),
+            "config": plain(best.config.settings),
+        },
         "seconds_of_fits": selection.seconds,
     }
+
+
+def _memory(recipe: AbstractRecipe) -> str:
+    """In words."""
+    memory = memory_in(recipe)
+    read = f" from {memory.lags} samples" if isinstance(memory, HiddenState) else ""
+    return describe(memory) + read
 
 
 def _row(ranked: Ranked) -> Row:
@@ -143,6 +160,7 @@ def _row(ranked: Ranked) -> Row:
     return {
         "horizon": training.horizon,
         "weights": describe_weights(training.weights),
+        "memory": _memory(ranked.config),
         # Balanced weights follow the errors: they have no one effective horizon.
         "effective_horizon": None
         if isinstance(training.weights, Balanced)

@@ -20,6 +20,8 @@ from multistep.data.recording import Recording as Recording
 from multistep.data.recording import as_episodes as as_episodes
 from multistep.data.resampling import every as every
 from multistep.data.resampling import resample as resample
+from multistep.data.samples import Samples as Samples
+from multistep.data.samples import in_pieces as in_pieces
 from multistep.data.splits import split as split
 from multistep.data.windows import Past as Past
 from multistep.data.windows import Window as Window

@@ -14,6 +14,11 @@ from multistep.errors import InputError
 class AbstractMemory(ABC):
     """What turns an architecture of measured states into one of outputs alone: a frozen dataclass."""
 
+    @property
+    @abstractmethod
+    def num_past(self) -> int:
+        """Samples that a model with it starts from."""
+
     @abstractmethod
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         """The architecture with this memory, in which `network` predicts the next step."""
@@ -22,6 +27,10 @@ class AbstractMemory(ABC):
 @dataclass(frozen=True)
 class NoMemory(AbstractMemory):
     """Everything that matters is measured: the state is its own memory."""
+
+    @property
+    def num_past(self) -> int:
+        return 1
 
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         return network
@@ -38,6 +47,10 @@ class Lags(AbstractMemory):
         if self.count < 1:
             raise InputError(f"{self.count} lags: give the number of outputs to remember, 1 or more.")
 
+    @property
+    def num_past(self) -> int:
+        return self.count
+
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         if self.count == 1:
             return network
@@ -53,6 +66,10 @@ class HiddenState(AbstractMemory):
     """Its numbers, the outputs among them."""
     lags: int = 10
     """Outputs that it is read from at the start."""
+
+    @property
+    def num_past(self) -> int:
+        return self.lags
 
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         _check(network)

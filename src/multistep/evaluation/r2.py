@@ -121,9 +121,15 @@ def usual_horizon(episodes: Episodes, most: int, num_past: int = 1) -> int:
 
 def check_horizon(episodes: Episodes, horizon: int, num_past: int = 1) -> None:
     """Raise an `InputError` unless there are sub-trajectories of this length to score."""
+    longest = longest_horizon(episodes, num_past)
+    if num_past > 1 and longest < 1:
+        raise InputError(
+            f"The model starts from {num_past} samples, and the longest of these episodes has "
+            f"{episodes.lengths.max() + 1}, which leaves nothing to score: give longer episodes, or a model "
+            "with fewer lags."
+        )
     if horizon < 1:
         raise InputError(f"Rollouts of {horizon} steps cannot be scored: choose a horizon of 1 or more.")
-    longest = longest_horizon(episodes, num_past)
     if horizon > longest:
         past = f" after {num_past} states to start from" if num_past > 1 else ""
         raise InputError(

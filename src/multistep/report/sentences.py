@@ -15,6 +15,7 @@ from multistep.data.angles import remark_on
 
 UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
 WORSE = 1.1  # so many times the variance left unexplained is worth a remark
+NO_MEMORY = "no memory"
 NAMES = {
     "one_step": "one-step",
     "multi_step": "multi-step",
@@ -165,6 +166,7 @@ def select_sentence(summary: dict[str, Any]) -> str:
     chosen = f"horizon {config['horizon']}"
     chosen += "" if config["horizon"] == 1 else f" with weights {config['weights']}"
     chosen += "".join(f", {name} {_option(config, name)}" for name in summary["varied"])
+    chosen += "" if best["memory"] == NO_MEMORY else f", {best['memory']}"
     others = summary["within_spread_of_best"] - 1
     also = "no other is" if not others else "another one is" if others == 1 else f"{others} others are"
     full = summary["trained_in_full"]
@@ -183,17 +185,19 @@ def select_table(out: Path, most: int = 12) -> Table:
     varied = [name for name in named if len({str(_option(config, name)) for config in settings}) > 1]
     problem = ["problem"] if rows["problem"].null_count() < len(rows) else []
     names = [name.rpartition(".")[2].replace("_", " ") for name in varied]
+    memory = ["memory"] if set(rows["memory"]) != {NO_MEMORY} else []
     table = Table(
         "horizon",
         Column("weights", no_wrap=True),
         *names,
+        *memory,
         "effective horizon",
         Column("R2bar", no_wrap=True),
         *problem,
     )
     for row, config in zip(rows.head(most).iter_rows(named=True), settings, strict=False):
         effective = "" if row["effective_horizon"] is None else f"{row['effective_horizon']:.2f}"
-        options = [str(_option(config, name)) for name in varied]
+        options = [*(str(_option(config, name)) for name in varied), *(row[name] for name in memory)]
         score = f"{row['mean']:.3f} +- {row['deviation']:.3f}"
         problems = [row["problem"] or ""] if problem else []
         table.add_row(str(row["horizon"]), row["weights"], *options, effective, score, *problems)
@@ -203,9 +207,11 @@ def select_table(out: Path, most: int = 12) -> Table:
 
 
 def _option(config: dict[str, Any], name: str) -> Any:
-    """The value of an option of a fit, whose name may have a dot."""
+    """The value of an option of a fit, whose name may have a dot; a network may be within a memory."""
     value: Any = config
     for part in name.split("."):
+        while part not in value and "network" in value:
+            value = value["network"]
         value = value[part]
     return value
 

@@ -3,17 +3,27 @@
 import math
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from multistep.data import Episodes, cut
-from multistep.dynamics import AbstractArchitecture, AbstractMemory, HiddenState, Lags, ShallowConfig
+from multistep.dynamics import (
+    AbstractArchitecture,
+    AbstractMemory,
+    HiddenState,
+    Lags,
+    NoMemory,
+    ShallowConfig,
+)
 from multistep.errors import InputError
 from multistep.training import GaussNewton, Score
 from multistep.types import Key
 
-LAGS = (1, 2, 3, 5, 8, 13)
-MORE_NUMBERS = (1, 2, 3, 5)
+READ = 10
+"""Outputs that a hidden state is read from at the start, where the user does not say."""
+LAGS = (1, 2, 5, 10)
+MORE_NUMBERS = (1, 2, 4)
 """Numbers of a hidden state besides the outputs."""
 ENOUGH = 10_000
 """Steps of episodes that the quick fits are made of, spread over all."""
@@ -33,8 +43,24 @@ class ChosenMemory(AbstractMemory):
     most: int | None = None
     """Past outputs that a model may start from at most, as a benchmark's rules may say."""
 
+    @property
+    def num_past(self) -> int:
+        return 1  # at least
+
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         raise InputError("--lags auto belongs to the automatic recipe: give the number of lags, or leave it.")
+
+
+def memory_of(lags: int | Literal["auto"] | None, hidden: int | None) -> AbstractMemory:
+    """What a number of lags, a size of a hidden state, both or neither stand for."""
+    if lags == "auto":
+        if hidden is not None:
+            raise InputError("--lags auto chooses the hidden state too: leave --hidden out.")
+        return ChosenMemory()
+    if hidden is not None:
+        return HiddenState(hidden, READ if lags is None else lags)
+    # One sample is no memory: the same recipe, with the same name in rows and checkpoints.
+    return NoMemory() if lags in (None, 1) else Lags(lags)
 
 
 def choose_memory(
@@ -98,7 +124,7 @@ def describe(memory: AbstractMemory) -> str:
         return f"a hidden state of {memory.size} numbers"
     if isinstance(memory, Lags):
         return "one sample" if memory.count == 1 else f"{memory.count} lags"
-    return "no memory"
+    return "lags chosen by the judge" if isinstance(memory, ChosenMemory) else "no memory"
 
 
 def _size(memory: AbstractMemory) -> int:

@@ -16,8 +16,8 @@ from multistep.types import Key
 
 FEW = 20_000
 """Steps of episodes up to which each of them judges once, and the model is fitted to all of them."""
-MOST_FOLDS = 8
-RIDGES = (1e-2, 1e-3, 1e-5)
+MOST_FOLDS = 5
+RIDGES = (1e-2, 1e-4)
 """Tried where data are few."""
 STARTS = 4
 RIDGE, MORE_STARTS = 1e-8, 2

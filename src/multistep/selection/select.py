@@ -21,6 +21,7 @@ from multistep.selection.fit import VALIDATION_HORIZON, fit
 from multistep.selection.fit_job import FitJob
 from multistep.selection.folds import Fold, deal_folds
 from multistep.selection.ranked import Ranked, ranked_of
+from multistep.selection.recipes import num_past_of
 from multistep.selection.search import AbstractSearch, Grid
 from multistep.training import AbstractRecipe, Fit
 
@@ -88,19 +89,7 @@ def select(
     - `num_workers`: processes on this machine.
     - `retry_failed`: run fits again that failed in an earlier call.
     """
-    if not candidates:
-        raise InputError(
-            "There are no candidates to select from: give at least one horizon and one beta or weights."
-        )
-    if horizon < 1:
-        raise InputError(f"R2bar({horizon}) was asked for: choose a horizon of 1 or more.")
-    folds = deal_folds(len(episodes), num_folds, key=jax.random.key(seed))
-    horizon = min(usual_horizon(episodes.take(fold.test), horizon) for fold in folds)
-    if horizon < 1:
-        raise InputError(
-            "A fold has but one test episode of one step, which has no variance: give more or longer "
-            "episodes."
-        )
+    folds, horizon = deal_to(candidates, episodes, seed=seed, num_folds=num_folds, horizon=horizon)
     log = RowLog(Path(out) / ROWS)
     spent: dict[str, float] = {}
     with log.writing(), connect(cluster, num_workers=num_workers) as client:
@@ -119,6 +108,34 @@ def select(
             f"{problem or 'see fits.jsonl for what became of them'}."
         )
     return Selection(tuple(ranking), horizon, len(candidates), sum(spent.values()))
+
+
+def deal_to(
+    candidates: Sequence[AbstractRecipe], episodes: Episodes, *, seed: int, num_folds: int, horizon: int
+) -> tuple[list[Fold], int]:
+    """The folds, and how far ahead all candidates can be scored on them; an `InputError` if they cannot.
+
+    The arguments are those of `select`.
+    """
+    if not candidates:
+        raise InputError(
+            "There are no candidates to select from: give at least one horizon and one beta or weights."
+        )
+    if horizon < 1:
+        raise InputError(f"R2bar({horizon}) was asked for: choose a horizon of 1 or more.")
+    folds = deal_folds(len(episodes), num_folds, key=jax.random.key(seed))
+    past = max(num_past_of(recipe, episodes) for recipe in candidates)
+    horizon = min(usual_horizon(episodes.take(fold.test), horizon, past) for fold in folds)
+    if horizon < 1:
+        raise InputError(
+            f"A candidate starts from {past} samples, and the test episodes of a fold have nothing to score "
+            f"after them (the longest of all has {episodes.lengths.max() + 1}): ask for fewer lags, or give "
+            "longer episodes."
+            if past > 1
+            else "A fold has but one test episode of one step, which has no variance: give more or longer "
+            "episodes."
+        )
+    return folds, horizon
 
 
 def refit(
