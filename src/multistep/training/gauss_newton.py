@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy import ndarray
+from threadpoolctl import threadpool_limits
 
 from multistep.data import Episodes, Window, Windows, gather_all, join, window_starts
 from multistep.dynamics import (
@@ -110,23 +111,29 @@ class GaussNewton(AbstractRecipe):
     ) -> Fit:
         """The mean of the starts with the best ridge. There is no checkpoint: the same call gives the same
         bits."""
+        # Many small decompositions: threads that wait for each other take fifty times as long.
+        with threadpool_limits(limits=1, user_api="blas"):
+            return self._fit(train, valid, key, score)
+
+    def _fit(self, train: Episodes, valid: Episodes, key: Key, score: Score) -> Fit:
         pool = join(train, valid) if self.folds else train
         race = _race(self, pool, key)
         judges = [valid] if not self.folds else [pool.take(np.flatnonzero(held)) for held in race.held[1:]]
         history: tuple[Epoch, ...] = ()
         begun = time.perf_counter()
-        best, best_value, since = race.model(0), -math.inf, 0
+        best, best_value, since = race.models().model(0), -math.inf, 0
         outcome, label = Outcome.FINISHED, f"{pool.num_steps} steps at once"
         try:
             with progress_bar(label, self.rounds, 0) as show:
                 for number in range(self.rounds + 1):
                     started = time.perf_counter()
                     race = race.go_on(self.iterations) if number else race
-                    values = [race.judge(score, judges, ridge) for ridge in range(len(self.ridges))]
+                    models = race.models()
+                    values = [models.judge(score, judges, ridge) for ridge in range(len(self.ridges))]
                     ridge = int(np.argmax(values))
                     since += 1
                     if values[ridge] > best_value or not history:
-                        best, best_value, since = race.model(ridge), values[ridge], 0
+                        best, best_value, since = models.model(ridge), values[ridge], 0
                     errors = race.errors(ridge)
                     weights = (1 / len(errors),) * len(errors)
                     seconds = time.perf_counter() - started
@@ -170,24 +177,11 @@ class _Race:
         first = (ridge * len(self.held) + fold) * self.num_starts
         return range(first, first + self.num_starts)
 
-    def model(self, ridge: int, fold: int = 0) -> Any:
-        """The mean of the starts that found what the best of them found, in the usual precision."""
-        places = list(self.numbers(ridge, fold))
-        costs = np.asarray(self.descents.cost)[places]
-        good = [place for place, cost in zip(places, costs, strict=True) if cost <= LENIENCE * costs.min()]
+    def models(self) -> "_Finished":
+        """All fits as they are now, in the usual precision."""
         with jax.enable_x64(True):
-            learned = [self._member(place) for place in good or places[:1]]
-        learned = [_in_precision(each, jnp.zeros(()).dtype) for each in learned]
-        one = learned[0] if len(learned) == 1 else average(learned)
-        units = jax.tree.map(lambda values: jnp.asarray(values, float), self.normaliser)
-        pool = self.pool
-        return in_units(one, units, pool.state_names, pool.action_names, pool.time_step)
-
-    def judge(self, score: Score, judges: Sequence[Episodes], ridge: int) -> float:
-        """Mean of the scores on what each fold left out, or on the validation episodes."""
-        folds = range(1, len(self.held)) if len(self.held) > 1 else (0,)
-        scores = [score(self.model(ridge, fold), each) for fold, each in zip(folds, judges, strict=True)]
-        return float(np.nan_to_num(np.mean(scores), nan=-np.inf))
+            learned = _learned(self.members, self.descents.weights)
+        return _Finished(self, _in_precision(learned, jnp.zeros(()).dtype))
 
     def errors(self, ridge: int) -> tuple[float, ...]:
         """Mean squared error of the first start on all episodes, at each step ahead."""
@@ -198,9 +192,31 @@ class _Race:
         counted = self.shares[place] / self.shares[place].sum(axis=0) / self.pool.state_size
         return tuple((np.asarray(squares) * counted).sum(axis=0).tolist())
 
-    def _member(self, place: int) -> AbstractDynamics:
-        own = jax.tree.map(lambda leaf: leaf[place], self.members)
-        return with_weights(own, self.descents.weights[place]).freeze()
+
+@dataclass(frozen=True)
+class _Finished:
+    """The models of a race at one moment."""
+
+    race: _Race
+    learned: AbstractDynamics
+    """Stacked."""
+
+    def model(self, ridge: int, fold: int = 0) -> Any:
+        """The mean of the starts; one that has not found what the best has gives its place to that."""
+        places = np.array(self.race.numbers(ridge, fold))
+        costs = np.asarray(self.race.descents.cost)[places]
+        places = np.where(costs <= LENIENCE * costs.min(), places, places[np.argmin(costs)])
+        learned = [jax.tree.map(lambda leaf, place=place: leaf[place], self.learned) for place in places]
+        one = learned[0] if len(learned) == 1 else average(learned)
+        units = jax.tree.map(lambda values: jnp.asarray(values, float), self.race.normaliser)
+        pool = self.race.pool
+        return in_units(one, units, pool.state_names, pool.action_names, pool.time_step)
+
+    def judge(self, score: Score, judges: Sequence[Episodes], ridge: int) -> float:
+        """Mean of the scores on what each fold left out, or on the validation episodes."""
+        folds = range(1, len(self.race.held)) if len(self.race.held) > 1 else (0,)
+        scores = [score(self.model(ridge, fold), each) for fold, each in zip(folds, judges, strict=True)]
+        return float(np.nan_to_num(np.mean(scores), nan=-np.inf))
 
 
 def _race(recipe: GaussNewton, pool: Episodes, key: Key) -> _Race:
@@ -283,6 +299,11 @@ def _descend(
         return jax.lax.scan(again, descent, None, iterations)[0]
 
     return jax.vmap(of_member)(members, shares, ridges, descents)
+
+
+@eqx.filter_jit
+def _learned(members: Any, weights: Array) -> Any:
+    return jax.vmap(lambda dynamics, own: with_weights(dynamics, own).freeze())(members, weights)
 
 
 @eqx.filter_jit

@@ -156,11 +156,14 @@ def improve(
     matrix = sums.matrix / count + ridge * jnp.eye(first.size)
     slope = sums.slope / count + ridge * (descent.weights - first)
     diagonal = jnp.diag(matrix)
-    diagonal = diagonal + NOTHING * diagonal.max()
+    scale = 1 / jnp.sqrt(diagonal + NOTHING * diagonal.max())
+    # One decomposition serves all dampings.
+    squares, directions = jnp.linalg.eigh(scale[:, None] * matrix * scale)
+    along = directions.T @ (scale * slope)
 
     def attempt(damping: Scalar) -> tuple[Weights, Scalar]:
-        factor = jax.scipy.linalg.cho_factor(matrix + damping * jnp.diag(diagonal))
-        weights = descent.weights - jax.scipy.linalg.cho_solve(factor, slope)
+        step = directions @ (along / (jnp.maximum(squares, 0.0) + damping))
+        weights = descent.weights - scale * step
         return weights, cost_of(dynamics, weights, batch, share, ridge)
 
     dampings = jnp.clip(descent.damping * jnp.array(DAMPINGS), LEAST_DAMPING, MOST_DAMPING)
