@@ -14,7 +14,7 @@ from multistep.commands.baselines import LINEAR, linear_like, score_baselines
 from multistep.commands.free_runs import write_free_runs
 from multistep.commands.memory_options import MemoryOptions
 from multistep.commands.source import Changes, Source, check_same_step, note_on_pieces, read_episodes
-from multistep.data import Episodes, cut, estimate_noise, split, wrapped_angles
+from multistep.data import Episodes, cut, estimate_noise, remarks_on, split, wrapped_angles
 from multistep.data.angles import remark_on
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, NoMemory, Observer, save_model
 from multistep.errors import InputError
@@ -97,6 +97,8 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     note_on_pieces(config.changes)
     for angle in wrapped_angles(episodes):
         warnings.warn(remark_on(angle), stacklevel=2)
+    for remark in remarks_on(episodes):
+        warnings.warn(remark, stacklevel=2)
     train, valid, test = dealt(config, episodes, key=split_key)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
