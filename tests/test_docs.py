@@ -49,6 +49,15 @@ def test_the_commands_of_the_page_on_data(folder):
     assert (clean.states != noisy.states).all()
 
 
+def test_the_program_of_the_page_on_data(folder, monkeypatch, capsys):
+    (block,) = python_blocks("data.md")
+    monkeypatch.chdir(folder)
+    exec(block, {})
+    expected = [np.std(np.cos(np.arange(10 * run, 10 * run + 10)), ddof=1) for run in range(4)]
+    shown = re.findall(r"^\d +([\d.]+)$", capsys.readouterr().out, flags=re.MULTILINE)
+    np.testing.assert_allclose(np.array(shown, float), expected, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_the_page_on_smoothing(tmp_path):
     """The command with a smaller training, the Python as it stands; on a plant whose noise is known."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -145,6 +145,19 @@ class Episodes:
     def returns(self) -> Float[ndarray, " episodes"] | None:
         """Sum of the rewards of each episode."""
         return None if self.rewards is None else np.add.reduceat(self.rewards, self.action_offsets)
+
+    def to_polars(self) -> Any:
+        """One data frame: a row per moment with its episode, its time if the step is known, states, actions
+        and rewards under their names; the last row of an episode has no action."""
+        from multistep.data.frames import to_frame  # which is made of episodes
+
+        return to_frame(self)
+
+    def to_pandas(self) -> Any:
+        """The same for pandas, which is not among what multistep needs."""
+        from multistep.data.frames import as_pandas
+
+        return as_pandas(self.to_polars())
 
     def constant_columns(self) -> list[str]:
         """Names of the states and actions that never change."""
