@@ -97,7 +97,7 @@ def test_the_page_on_the_automatic_recipe(tmp_path):
     plant = replace(oscillator_episodes(12, 60, noise=0.05), state_names=("x", "theta"), action_names=("u",))
     for number in range(len(plant)):
         ms.save(plant.take([number]), tmp_path / "logs" / f"{number}.csv")
-    (words,) = commands("automatic.md")
+    words, again = commands("automatic.md")
     words[words.index("--budget") + 1] = "100k"
     answer = subprocess.run(
         [sys.executable, "-m", *words, "--without", "cross_fitting"],
@@ -110,6 +110,15 @@ def test_the_page_on_the_automatic_recipe(tmp_path):
     shown = " ".join(answer.stdout.split())
     assert all(" ".join(note.split()) in shown for note in summary["notes"])
     assert set(summary["parts"]) == {"linear", "small", "first", "second"}
+    for number in range(6):
+        ms.save(plant.take([number]), tmp_path / "new" / f"{number}.csv")
+    quick = ["--horizon", "5", "--epochs", "1", "--least-steps", "50"]
+    answer = subprocess.run(
+        [sys.executable, "-m", *again, *quick], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert "Went on from runs/automatic/model.safetensors" in " ".join(answer.stdout.split())
+    more = json.loads((tmp_path / "runs" / "more" / "summary.json").read_text())
+    assert more["parts"].keys() == {"before", "after"}
     (block,) = python_blocks("automatic.md")
     block = block.replace('budget="200k"', 'budget="50k", without=("small", "cross_fitting")')
     answer = subprocess.run(

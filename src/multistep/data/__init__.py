@@ -8,6 +8,7 @@ from multistep.data.digest import episodes_digest as episodes_digest
 from multistep.data.episodes import Episode as Episode
 from multistep.data.episodes import Episodes as Episodes
 from multistep.data.episodes import cut as cut
+from multistep.data.episodes import default_names as default_names
 from multistep.data.episodes import first_pieces as first_pieces
 from multistep.data.episodes import join as join
 from multistep.data.episodes import unit_of as unit_of

@@ -169,6 +169,11 @@ class Episodes:
         ]
 
 
+def default_names(prefix: str, size: int) -> tuple[str, ...]:
+    """Names of columns that nobody has named: `state_0`, `state_1`, ..."""
+    return tuple(f"{prefix}_{index}" for index in range(size))
+
+
 def unit_of(values: Float[ndarray, "rows column"]) -> Float[ndarray, " column"]:
     """Standard deviation of each column, in double precision: what errors in it are measured in.
 
@@ -302,7 +307,7 @@ def _check_alike(parts: list[Episode]) -> None:
 
 
 def _names(names: Sequence[str], prefix: str, size: int) -> tuple[str, ...]:
-    names = tuple(names) or tuple(f"{prefix}_{index}" for index in range(size))
+    names = tuple(names) or default_names(prefix, size)
     if len(names) != size:
         raise InputError(
             f"There are {len(names)} {prefix} names for {size} columns: give one name per column."
