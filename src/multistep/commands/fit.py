@@ -109,16 +109,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         config = going_on(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
-    episodes = read_episodes(config.source, config.changes)
-    note_on_pieces(config.changes)
-    for angle in wrapped_angles(episodes):
-        warnings.warn(remark_on(angle), stacklevel=2)
-    for remark in remarks_on(episodes):
-        warnings.warn(remark, stacklevel=2)
-    if isinstance(recipe, Continuing):
-        check_same_step(recipe.network.model.time_step, episodes.time_step)
-        recipe.network.suited_to(episodes)
-    train, valid, test = dealt(config, episodes, key=split_key)
+    train, valid, test = dealt(config, read_with_remarks(config, recipe), key=split_key)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
@@ -150,6 +141,18 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     }
     write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)
     return summary
+
+
+def read_with_remarks(config: FitFilesConfig, recipe: AbstractRecipe) -> Episodes:
+    """The episodes, after saying what is odd about them; those that a model cannot go on with are refused."""
+    episodes = read_episodes(config.source, config.changes)
+    if isinstance(recipe, Continuing):
+        check_same_step(recipe.network.model.time_step, episodes.time_step)
+        recipe.network.suited_to(episodes)
+    note_on_pieces(config.changes)
+    for remark in [*map(remark_on, wrapped_angles(episodes)), *remarks_on(episodes)]:
+        warnings.warn(remark, stacklevel=2)
+    return episodes
 
 
 def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
