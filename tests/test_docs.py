@@ -49,6 +49,15 @@ def test_the_commands_of_the_page_on_data(folder):
     assert (clean.states != noisy.states).all()
 
 
+def test_the_program_of_the_page_on_data(folder, monkeypatch, capsys):
+    (block,) = python_blocks("data.md")
+    monkeypatch.chdir(folder)
+    exec(block, {})
+    expected = [np.std(np.cos(np.arange(10 * run, 10 * run + 10)), ddof=1) for run in range(4)]
+    shown = re.findall(r"^\d +([\d.]+)$", capsys.readouterr().out, flags=re.MULTILINE)
+    np.testing.assert_allclose(np.array(shown, float), expected, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_the_page_on_smoothing(tmp_path):
     """The command with a smaller training, the Python as it stands; on a plant whose noise is known."""
@@ -88,7 +97,7 @@ def test_the_page_on_the_automatic_recipe(tmp_path):
     plant = replace(oscillator_episodes(12, 60, noise=0.05), state_names=("x", "theta"), action_names=("u",))
     for number in range(len(plant)):
         ms.save(plant.take([number]), tmp_path / "logs" / f"{number}.csv")
-    (words,) = commands("automatic.md")
+    words, again = commands("automatic.md")
     words[words.index("--budget") + 1] = "100k"
     answer = subprocess.run(
         [sys.executable, "-m", *words, "--without", "cross_fitting"],
@@ -101,6 +110,15 @@ def test_the_page_on_the_automatic_recipe(tmp_path):
     shown = " ".join(answer.stdout.split())
     assert all(" ".join(note.split()) in shown for note in summary["notes"])
     assert set(summary["parts"]) == {"linear", "small", "first", "second"}
+    for number in range(6):
+        ms.save(plant.take([number]), tmp_path / "new" / f"{number}.csv")
+    quick = ["--horizon", "5", "--epochs", "1", "--least-steps", "50"]
+    answer = subprocess.run(
+        [sys.executable, "-m", *again, *quick], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert "Went on from runs/automatic/model.safetensors" in " ".join(answer.stdout.split())
+    more = json.loads((tmp_path / "runs" / "more" / "summary.json").read_text())
+    assert more["parts"].keys() == {"before", "after"}
     (block,) = python_blocks("automatic.md")
     block = block.replace('budget="200k"', 'budget="50k", without=("small", "cross_fitting")')
     answer = subprocess.run(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from multistep.tasks.cache import load_dataset as load_dataset
     from multistep.training import DEFAULT as DEFAULT
     from multistep.training import PAPER as PAPER
+    from multistep.training import Continuing as Continuing
     from multistep.training import Fit as Fit
     from multistep.training import Once as Once
     from multistep.training import Smoothed as Smoothed
@@ -57,7 +58,7 @@ _PLACES = {
     "selection.fit": ("fit",),
     "selection.select": ("refit", "select"),
     "tasks.cache": ("load_dataset",),
-    "training": ("DEFAULT", "PAPER", "Fit", "Once", "Smoothed"),
+    "training": ("DEFAULT", "PAPER", "Continuing", "Fit", "Once", "Smoothed"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 _ROOMS = ("agents", "data", "dynamics", "evaluation", "losses", "selection", "tasks", "training")

@@ -9,7 +9,7 @@ from multistep.data import Episodes
 from multistep.dynamics import Model, NetworkConfig, Persistence, fit_normaliser
 from multistep.dynamics.network import make_network
 from multistep.errors import InputError
-from multistep.evaluation import R2Bar, advantage, score, unexplained, usual_horizon
+from multistep.evaluation import R2Bar, advantage, free_run, score, unexplained, usual_horizon
 from multistep.evaluation import score as score_function
 from systems import ExplodingModel, LinearModel, oscillator_episodes, random_episodes
 
@@ -158,6 +158,20 @@ def test_the_score_does_not_compile_twice_for_other_values(getkey, monkeypatch):
         score(model, random_episodes([20, 30], seed=seed), horizon=4)
 
 
+def test_columns_that_nobody_has_named_are_taken_at_their_word(getkey):
+    plain = random_episodes([30], state_size=2, action_size=1)
+    named = Episodes.of([plain[0]], state_names=("a", "b"), action_names=("u",))
+    normaliser = jax.tree.map(jnp.asarray, fit_normaliser(plain))
+    network = make_network(NetworkConfig(8), 2, 1, key=getkey())
+    for own in (named, plain):
+        model = Model(network, normaliser, own.state_names, own.action_names)
+        found = [score(model, episodes, horizon=5).r2 for episodes in (plain, named)]
+        np.testing.assert_array_equal(*found)
+    swapped = Episodes.of([plain[0]], state_names=("state_1", "state_0"))
+    with pytest.raises(InputError, match="in another order"):
+        score(Model(network, normaliser, swapped.state_names, swapped.action_names), plain, horizon=5)
+
+
 def test_bad_questions_get_one_sentence(getkey):
     episodes = random_episodes([5, 9])
     normaliser = jax.tree.map(jnp.asarray, fit_normaliser(random_episodes([50], state_size=4)))
@@ -168,6 +182,15 @@ def test_bad_questions_get_one_sentence(getkey):
     shuffled = Episodes.of([shuffled[0]], state_names=tuple("bacd"), action_names=("u", "v"))
     with pytest.raises(InputError, match="in another order"):
         score(model, shuffled, horizon=2)
+    other = Episodes.of([shuffled[0]], state_names=tuple("abcx"), action_names=("u", "v"))
+    for ask in (lambda: score(model, other, horizon=2), lambda: free_run(model, other)):
+        with pytest.raises(
+            InputError, match=r"dimensions are a, b, c, d, the data has a, b, c, x: give the col"
+        ):
+            ask()
+    other = Episodes.of([shuffled[0]], state_names=tuple("abcd"), action_names=("u", "w"))
+    with pytest.raises(InputError, match=r"action dimensions are u, v, the data has u, w: give the columns"):
+        score(model, other, horizon=2)
     linear = LinearModel(jnp.eye(3), jnp.zeros((3, 2)))
     with pytest.raises(InputError, match=r"Rollouts of 9 steps cannot be scored .* at most 8 steps"):
         score(linear, episodes, horizon=9)

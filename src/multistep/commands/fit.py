@@ -13,8 +13,16 @@ import tyro
 from multistep.commands.baselines import LINEAR, linear_like, score_baselines
 from multistep.commands.free_runs import write_free_runs
 from multistep.commands.memory_options import MemoryOptions
-from multistep.commands.source import Changes, Source, check_same_step, note_on_pieces, read_episodes
-from multistep.data import Episodes, cut, estimate_noise, split, wrapped_angles
+from multistep.commands.source import (
+    Changes,
+    Source,
+    check_same_step,
+    fitted_columns,
+    load_saved,
+    note_on_pieces,
+    read_episodes,
+)
+from multistep.data import Episodes, cut, estimate_noise, remarks_on, split, wrapped_angles
 from multistep.data.angles import remark_on
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, NoMemory, Observer, save_model
 from multistep.errors import InputError
@@ -30,10 +38,12 @@ from multistep.training import (
     DEFAULT,
     PRESETS,
     AbstractRecipe,
+    Continuing,
     Fit,
     Once,
     Outcome,
     Preset,
+    QuasiNewton,
     seconds_of,
 )
 from multistep.training.rows import fit_summary, history_rows
@@ -74,6 +84,11 @@ class FitFilesConfig:
     without: tuple[str, ...] = ()
     """What the automatic recipe leaves out: linear, small, smoothing, growing, averaging,
     cross_fitting, refit."""
+    from_model: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """A model.safetensors to go on from: its columns, memory and units stay. If it is better as it was, it is
+    kept."""
+    kind: tuple[str, ...] = ()
+    """Architectures of your own, as module:Name, that the model to go on from may be of."""
     architecture: str | None = None
     """What is learned in place of the network: module:Name of your own architecture."""
     seed: int = 0
@@ -89,19 +104,18 @@ class FitFilesConfig:
 def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
     recipe = recipe_of(config)
+    if isinstance(recipe, Continuing):
+        config = going_on(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
-    episodes = read_episodes(config.source, config.changes)
-    note_on_pieces(config.changes)
-    for angle in wrapped_angles(episodes):
-        warnings.warn(remark_on(angle), stacklevel=2)
-    train, valid, test = dealt(config, episodes, key=split_key)
+    train, valid, test = dealt(config, read_with_remarks(config, recipe), key=split_key)
     _check_lengths(num_past_of(recipe, train), valid, test)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
     if (steps := recipe.most_steps(train)) is not None:
-        network = recipe.network if isinstance(recipe, Automatic) else config.training.network
+        has_own = isinstance(recipe, Automatic | Continuing)
+        network = recipe.network if has_own else config.training.network
         announce(time_sentence(seconds_of(steps, network, train)))
     fitted = fit(train, valid, recipe, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
@@ -129,9 +143,23 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     return summary
 
 
+def read_with_remarks(config: FitFilesConfig, recipe: AbstractRecipe) -> Episodes:
+    """The episodes, after saying what is odd about them; those that a model cannot go on with are refused."""
+    episodes = read_episodes(config.source, config.changes)
+    if isinstance(recipe, Continuing):
+        check_same_step(recipe.network.model.time_step, episodes.time_step)
+        recipe.network.suited_to(episodes)
+    note_on_pieces(config.changes)
+    for remark in [*map(remark_on, wrapped_angles(episodes)), *remarks_on(episodes)]:
+        warnings.warn(remark, stacklevel=2)
+    return episodes
+
+
 def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
     """The recipe that the options stand for."""
     once = config.training
+    if config.from_model is not None:
+        return continuing(config, config.from_model)
     if config.architecture is not None:
         if once.network != NetworkConfig() and once.network != PRESETS[config.preset].network:
             raise InputError(
@@ -149,6 +177,32 @@ def recipe_of(config: FitFilesConfig) -> AbstractRecipe:
             raise InputError("--budget and --without belong to the automatic recipe: add --recipe automatic.")
         return with_memory(recipe, memory)
     return replace(recipe, budget=config.budget, without=config.without, memory=memory)
+
+
+def continuing(config: FitFilesConfig, path: Path) -> Continuing:
+    """The recipe that goes on from a model, which brings its network and memory along."""
+    own = config.training.network not in (NetworkConfig(), PRESETS[config.preset].network)
+    if own or config.architecture is not None or not isinstance(config.memory.memory, NoMemory):
+        raise InputError(
+            "--from goes on from a model as it is: leave out --lags, --hidden, --architecture, --network.*."
+        )
+    if config.budget is not None or config.without or config.recipe in ("automatic", "linear"):
+        raise InputError(
+            "--from goes on with one fit: leave out --budget, --without and --recipe automatic or linear."
+        )
+    recipe = RECIPES.find(config.recipe or "once", config.training)
+    return Continuing(path, replace(recipe, starts=1) if isinstance(recipe, QuasiNewton) else recipe)
+
+
+def going_on(config: FitFilesConfig) -> FitFilesConfig:
+    """With the columns of the model that it goes on from; its folder is refused, the model stays in it."""
+    path = config.from_model
+    assert path is not None
+    model = load_saved(path, config.kind)
+    if path.resolve().parent == config.out.resolve():
+        raise InputError(f"{config.out} holds the model to go on from: choose another --out.")
+    columns = fitted_columns(model, path, config.source.columns)
+    return replace(config, source=replace(config.source, columns=columns))
 
 
 def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Episodes, Episodes, Episodes]:

@@ -1,5 +1,6 @@
 """`multistep inspect`: what is in files with episodes, before a model is fitted to them."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,8 +11,17 @@ from jaxtyping import Num
 from numpy import ndarray
 
 from multistep.commands.source import Source, read_recordings
-from multistep.data import Episodes, Recording, wrapped_angles
+from multistep.data import (
+    Episodes,
+    Recording,
+    as_episodes,
+    cut_at_missing,
+    remarks_on,
+    with_angles,
+    wrapped_angles,
+)
 from multistep.data.noise_estimate import estimate_noise
+from multistep.errors import InputError
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_run, write_rows, write_run
 
@@ -51,6 +61,7 @@ def run_inspect(config: InspectConfig) -> dict[str, Any]:
         "return_deviation": float(returns.std()) if len(returns) else None,
         "time": _time_summary(recordings),
         "wrapped_angles": _wrapped_angles(recordings),
+        "remarks": _remarks(recordings, config.source.columns.angles),
     }
     write_rows(config.out / "episodes.csv", episode_rows)
     write_rows(config.out / "trajectories.csv", _trajectory_rows(recordings))
@@ -70,6 +81,17 @@ def _wrapped_angles(recordings: list[Recording]) -> list[str]:
         if finite
         else []
     )
+
+
+def _remarks(recordings: list[Recording], angles: tuple[str, ...]) -> list[str]:
+    """What is odd about the steps that lack nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is missing is counted anyway
+        try:
+            whole = as_episodes([cut_at_missing(recording) for recording in recordings])
+        except InputError:  # nothing is whole
+            return []
+    return remarks_on(with_angles(whole, angles))
 
 
 def _column_rows(recordings: list[Recording]) -> list[Row]:

@@ -2,11 +2,13 @@
 
 from multistep.data.angles import with_angles as with_angles
 from multistep.data.angles import wrapped_angles as wrapped_angles
+from multistep.data.checks import remarks_on as remarks_on
 from multistep.data.columns import Columns as Columns
 from multistep.data.digest import episodes_digest as episodes_digest
 from multistep.data.episodes import Episode as Episode
 from multistep.data.episodes import Episodes as Episodes
 from multistep.data.episodes import cut as cut
+from multistep.data.episodes import default_names as default_names
 from multistep.data.episodes import first_pieces as first_pieces
 from multistep.data.episodes import join as join
 from multistep.data.episodes import unit_of as unit_of
@@ -18,6 +20,7 @@ from multistep.data.noise import add_noise as add_noise
 from multistep.data.noise_estimate import estimate_noise as estimate_noise
 from multistep.data.recording import Recording as Recording
 from multistep.data.recording import as_episodes as as_episodes
+from multistep.data.recording import cut_at_missing as cut_at_missing
 from multistep.data.resampling import every as every
 from multistep.data.resampling import resample as resample
 from multistep.data.samples import Samples as Samples

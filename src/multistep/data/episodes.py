@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -146,6 +146,19 @@ class Episodes:
         """Sum of the rewards of each episode."""
         return None if self.rewards is None else np.add.reduceat(self.rewards, self.action_offsets)
 
+    def to_polars(self) -> Any:
+        """One data frame: a row per moment with its episode, its time if the step is known, states, actions
+        and rewards under their names; the last row of an episode has no action."""
+        from multistep.data.frames import to_frame  # which is made of episodes
+
+        return to_frame(self)
+
+    def to_pandas(self) -> Any:
+        """The same for pandas, which is not among what multistep needs."""
+        from multistep.data.frames import as_pandas
+
+        return as_pandas(self.to_polars())
+
     def constant_columns(self) -> list[str]:
         """Names of the states and actions that never change."""
         return [
@@ -154,6 +167,11 @@ class Episodes:
             for name, spread in zip(names, np.ptp(values, axis=0), strict=True)
             if spread == 0
         ]
+
+
+def default_names(prefix: str, size: int) -> tuple[str, ...]:
+    """Names of columns that nobody has named: `state_0`, `state_1`, ..."""
+    return tuple(f"{prefix}_{index}" for index in range(size))
 
 
 def unit_of(values: Float[ndarray, "rows column"]) -> Float[ndarray, " column"]:
@@ -289,7 +307,7 @@ def _check_alike(parts: list[Episode]) -> None:
 
 
 def _names(names: Sequence[str], prefix: str, size: int) -> tuple[str, ...]:
-    names = tuple(names) or tuple(f"{prefix}_{index}" for index in range(size))
+    names = tuple(names) or default_names(prefix, size)
     if len(names) != size:
         raise InputError(
             f"There are {len(names)} {prefix} names for {size} columns: give one name per column."

@@ -1,14 +1,16 @@
 """`load` and `save`: episodes in and out of files, by the ending of their names; Minari's datasets by their
-ids."""
+ids; data frames as they are."""
 
 import glob
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from multistep.data.angles import with_angles
 from multistep.data.columns import Columns, Missing
 from multistep.data.csv_files import read_csv, save_csv
 from multistep.data.episodes import Episodes
+from multistep.data.frames import Frame, is_frame, read_frame
 from multistep.data.hdf5_files import read_hdf5, save_hdf5
 from multistep.data.minari_files import is_minari, read_minari, save_minari
 from multistep.data.npz_files import read_npz, save_npz
@@ -22,7 +24,7 @@ ENDINGS = ".npz, .csv, .parquet, .hdf5 or .h5, or a Minari dataset, whose id end
 
 
 def load(
-    files: str | Path | Sequence[str | Path],
+    files: str | Path | Sequence[str | Path] | Frame,
     *,
     states: Sequence[str] = (),
     actions: Sequence[str] = (),
@@ -32,14 +34,19 @@ def load(
     angles: Sequence[str] = (),
     missing: Missing = "refuse",
 ) -> Episodes:
-    """The episodes in these files.
+    """The episodes in these files, or in data frames.
 
-    Tables (`.csv`, `.parquet`) need `states` and `actions`. All other formats, and a `.parquet` file written
-    by `save`, know their columns; naming some picks those.
+    ```python
+    episodes = load("logs/*.csv", states=["x", "theta"], actions=["u"])
+    episodes = load(frame, states=["x", "theta"], actions=["u"], episode="run")
+    ```
+    Tables (frames, `.csv`, `.parquet`) need `states` and `actions`. All other formats, and a `.parquet` file
+    written by `save`, know their columns; naming some picks those.
 
     **Arguments:**
 
-    - `files`: names or patterns such as `logs/*.csv`, or the id or folder of a Minari dataset.
+    - `files`: names or patterns such as `logs/*.csv`, or the id or folder of a Minari dataset; or a
+      frame of polars or pandas, or several.
     - `states`, `actions`: columns of a table. Experiments that stand side by side in it are named together:
       `states=["y=y1,y2"], actions=["u=u1,u2"]`.
     - `rewards`: the column of the rewards, if there is one.
@@ -50,7 +57,7 @@ def load(
       begins after it.
     """
     columns = Columns(tuple(states), tuple(actions), rewards, episode, time, tuple(angles), missing)
-    return with_angles(as_episodes(read(files, columns)), angles)
+    return with_angles(as_episodes(_read_frames(files, columns) or read(files, columns)), angles)
 
 
 def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:
@@ -68,6 +75,21 @@ def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Rec
         if ending not in (".csv", ".parquet"):
             _refuse(name, columns, ("rewards", "episode", "time"))
         recordings += READERS[ending](path, columns)
+    check_alike(recordings)
+    return [cut_at_missing(recording) for recording in recordings] if columns.missing == "cut" else recordings
+
+
+def _read_frames(frames: Any, columns: Columns) -> list[Recording]:
+    """What is in a frame or several; nothing if these are none."""
+    several = list(frames) if isinstance(frames, list | tuple) else [frames]
+    if not any(map(is_frame, several)):
+        return []
+    recordings = []
+    for number, frame in enumerate(several):
+        source = "The frame" if len(several) == 1 else f"Frame {number}"
+        if not is_frame(frame):
+            raise InputError(f"{source} is a {type(frame).__name__}: give frames or files, not both.")
+        recordings += read_frame(frame, source, columns)
     check_alike(recordings)
     return [cut_at_missing(recording) for recording in recordings] if columns.missing == "cut" else recordings
 

@@ -2,10 +2,9 @@
 what."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +12,7 @@ import polars as pl
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.data.table_recordings import recordings_of, table_of
+from multistep.data.table_recordings import as_number, recordings_of, table_of
 from multistep.errors import InputError, reason_of
 from multistep.runs.atomic import replacing
 
@@ -44,7 +43,7 @@ def read_parquet(path: Path, columns: Columns) -> list[Recording]:
         # Some rows at a time: a large file is in memory once, as rows, and never a second time as columns.
         table, offset = pl.scan_parquet(path, glob=False), 0
         schema, asked = table.collect_schema(), {name for names in groups for name in names}
-        columns = {name: _as_number(path, name, schema) for name in asked}
+        columns = {name: as_number(str(path), name, schema) for name in asked}
         for rows in table.select(**columns).collect_batches(maintain_order=True):
             yield offset, [rows.select(names).to_numpy() if names else np.empty((0, 0)) for names in groups]
             offset += len(rows)
@@ -70,17 +69,3 @@ def read_parquet(path: Path, columns: Columns) -> list[Recording]:
         raise InputError(
             f"{path} cannot be read as .parquet ({reason_of(error)}): write it again."
         ) from error
-
-
-def _as_number(path: Path, name: str, schema: Mapping[str, Any]) -> pl.Expr:
-    """The column as a floating-point number; null will be NaN, times become seconds."""
-    column, kind = pl.col(name), schema[name]
-    if kind in (pl.Float32, pl.Float64):
-        return column
-    if kind in (pl.Datetime, pl.Date):
-        return column.dt.timestamp("us") / 1e6
-    if kind == pl.Duration:
-        return column.dt.total_microseconds() / 1e6
-    if kind.is_numeric() or kind == pl.Boolean:
-        return column.cast(pl.Float64)
-    raise InputError(f"{path}, column {name} is of type {kind}, not numbers: convert it or leave it out.")

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 from numpy import ndarray
 
-from multistep.data.episodes import Episodes
+from multistep.data.episodes import Episodes, default_names
 from multistep.errors import InputError
 from multistep.types import Lengths
 
@@ -167,7 +167,7 @@ def column_names(source: str, given: Sequence[object], what: str, size: int) -> 
     """The names if there are any, `state_0`, `state_1`, ... if there are none."""
     if not all(isinstance(name, str) for name in given):
         raise InputError(f"{source} has {what} names that are not text: write them as text.")
-    names = tuple(map(str, given)) or tuple(f"{what}_{index}" for index in range(size))
+    names = tuple(map(str, given)) or default_names(what, size)
     if len(names) != size or len(set(names)) != size:
         raise InputError(
             f"{source} has the {what} names {', '.join(names)} for {size} columns: give each column its own "

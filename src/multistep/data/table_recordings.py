@@ -1,8 +1,9 @@
 """A table of one row per moment becomes a `Recording`: the action of a row is the one taken in its state."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -87,6 +88,20 @@ def table_of(path: object, episodes: Episodes) -> pl.DataFrame:
             f"Cannot write {path}: a table needs different names for all of its columns ({', '.join(names)})."
         )
     return pl.DataFrame(columns)
+
+
+def as_number(source: str, name: str, schema: Mapping[str, Any]) -> pl.Expr:
+    """The column as a floating-point number; null will be NaN, times become seconds."""
+    column, kind = pl.col(name), schema[name]
+    if kind in (pl.Float32, pl.Float64):
+        return column
+    if kind in (pl.Datetime, pl.Date):
+        return column.dt.timestamp("us") / 1e6
+    if kind == pl.Duration:
+        return column.dt.total_microseconds() / 1e6
+    if kind.is_numeric() or kind == pl.Boolean:
+        return column.cast(pl.Float64)
+    raise InputError(f"{source}, column {name} is of type {kind}, not numbers: convert it or leave it out.")
 
 
 def _used_height(source: str, table: pl.LazyFrame, columns: Sequence[str]) -> int:

@@ -34,4 +34,5 @@ from multistep.dynamics.observer import Belief as Belief
 from multistep.dynamics.observer import ObservedModel as ObservedModel
 from multistep.dynamics.observer import Observer as Observer
 from multistep.dynamics.rollout import rollout as rollout
+from multistep.dynamics.saved import Saved as Saved
 from multistep.dynamics.shallow import ShallowConfig as ShallowConfig

@@ -9,8 +9,8 @@ import jax
 from jaxtyping import Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Episodes, Past, Windows
-from multistep.dynamics.normaliser import Normaliser
+from multistep.data import Episodes, Past, Windows, default_names
+from multistep.dynamics.normaliser import Normaliser, fit_normaliser
 from multistep.errors import InputError
 from multistep.types import Action, Actions, Key, State
 
@@ -137,6 +137,10 @@ class AbstractArchitecture(ABC):
         """The architecture for these episodes, by one that makes use of what is known of their columns."""
         return self
 
+    def normaliser(self, episodes: Episodes) -> Normaliser:
+        """What makes the units that it learns in, of the units of these training episodes."""
+        return fit_normaliser(episodes)
+
     @abstractmethod
     def make(self, state_size: int, action_size: int, *, key: Key) -> AbstractDynamics:
         """A new dynamics with random weights, in normalised units.
@@ -151,7 +155,11 @@ class AbstractArchitecture(ABC):
 def check_names(
     dynamics: AbstractDynamics, states: Sequence[str], actions: Sequence[str], whose: str = "the data"
 ) -> None:
-    """Raise an `InputError` unless the dynamics fits these columns, which are somebody's."""
+    """Raise an `InputError` unless the dynamics fits these columns, which are somebody's.
+
+    Columns without names of their own (`state_0`, `action_0`, ...) are taken at their word: only their number
+    is known.
+    """
     own = dynamics.names
     if own is None:
         return
@@ -168,4 +176,10 @@ def check_names(
             raise InputError(
                 f"The model's {what} dimensions are {', '.join(expected)}, {whose} has them in another order "
                 f"({', '.join(have)}): give the columns in the model's order."
+            )
+        if expected != have and default_names(what, len(have)) not in (expected, have):
+            raise InputError(
+                f"The model's {what} dimensions are {', '.join(expected)}, {whose} has {', '.join(have)}: "
+                "give the columns that the model was trained on, or their names to what means the same "
+                "(NAME=COLUMN)."
             )

@@ -1,12 +1,16 @@
 """`Model`: what a fit returns and everything else uses, a learned dynamics in the user's own units."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
 from multistep.data import Past
+from multistep.data.frames import as_pandas, named
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.normaliser import Normaliser
@@ -46,6 +50,14 @@ class Model(AbstractModel):
         state = jnp.asarray(state, float)
         no_actions = jnp.zeros((0, len(self.action_names)))
         return _rollout(self, Past(state[None], no_actions), jnp.asarray(actions, float))
+
+    def to_polars(self, states: ArrayLike) -> Any:
+        """States that `rollout` has returned as a data frame: step, time if it is known, states by name."""
+        return _frame_of(self, states)
+
+    def to_pandas(self, states: ArrayLike) -> Any:
+        """The same for pandas, which is not among what multistep needs."""
+        return as_pandas(_frame_of(self, states))
 
     @property
     def names(self) -> Names:
@@ -96,6 +108,14 @@ class MemoryModel(AbstractDynamics):
         past = Past(jnp.asarray(past_states, float), jnp.asarray(past_actions, float))
         return _rollout(self, past, jnp.asarray(actions, float))
 
+    def to_polars(self, states: ArrayLike) -> Any:
+        """States that `rollout` has returned as a data frame: step, time if it is known, states by name."""
+        return _frame_of(self, states)
+
+    def to_pandas(self, states: ArrayLike) -> Any:
+        """The same for pandas, which is not among what multistep needs."""
+        return as_pandas(_frame_of(self, states))
+
     @property
     def names(self) -> Names:
         return Names(self.state_names, self.action_names)
@@ -112,6 +132,16 @@ def in_units(
     if isinstance(learned, AbstractModel):
         return Model(learned, normaliser, state_names, action_names, time_step)
     return MemoryModel(learned, normaliser, state_names, action_names, time_step)
+
+
+def _frame_of(model: Model | MemoryModel, states: ArrayLike) -> Any:
+    rows = np.asarray(states)
+    if rows.ndim != 2 or rows.shape[1] != len(model.state_names):
+        raise InputError(
+            f"States of shape {rows.shape} for a frame: give what one rollout returns, in each row one "
+            f"number for each of {', '.join(model.state_names)}."
+        )
+    return named(rows, model.state_names, model.time_step)
 
 
 def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."]) -> States:

@@ -73,6 +73,7 @@ def view_inspect(config: Any, summary: Any) -> Shown:
 
     yield sentences.inspect_sentence(summary)
     yield sentences.inspect_table(config.out)
+    yield from summary["remarks"]
     yield (
         "Noise is an upper estimate in per cent of the range: what neither fourth differences nor a linear "
         "prediction from the moments before and after explain. Returns, ranges and trajectories are drawn in "

@@ -6,6 +6,7 @@ from multistep.training.base import AbstractRecipe as AbstractRecipe
 from multistep.training.base import Fit as Fit
 from multistep.training.base import Lesson as Lesson
 from multistep.training.base import Score as Score
+from multistep.training.continuing import Continuing as Continuing
 from multistep.training.curricula import CURRICULA as CURRICULA
 from multistep.training.curricula import Growing as Growing
 from multistep.training.curricula import Steady as Steady

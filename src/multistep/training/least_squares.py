@@ -14,7 +14,6 @@ from multistep.dynamics import (
     AbstractArchitecture,
     AbstractDynamics,
     LineConfig,
-    fit_normaliser,
     forecast,
     in_units,
 )
@@ -51,14 +50,15 @@ class LeastSquares(AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         started = time.perf_counter()
-        normaliser = fit_normaliser(train)
-        line = self.network.suited_to(train).make(train.state_size, train.action_size, key=key)
+        network = self.network.suited_to(train)
+        normaliser = network.normaliser(train)
+        line = network.make(train.state_size, train.action_size, key=key)
         past = line.num_past
         check_past(train, past)
         windows, starts = Windows(*normaliser.normalise(train), 1, past), window_starts(train, 1, past)
         line = line.begin(windows, starts, normaliser)
         units = jax.tree.map(lambda values: jnp.asarray(values, float), normaliser)
-        model = in_units(line, units, train.state_names, train.action_names, train.time_step)
+        model = in_units(line.freeze(), units, train.state_names, train.action_names, train.time_step)
         error = float(_error(line, windows, jnp.asarray(starts)))
         value = float(np.nan_to_num(score(model, valid), nan=-np.inf))
         epoch = Epoch(0, (error,), (1.0,), value, time.perf_counter() - started)

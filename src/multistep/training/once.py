@@ -22,7 +22,6 @@ from multistep.dynamics import (
     AbstractArchitecture,
     NetworkConfig,
     Normaliser,
-    fit_normaliser,
     in_units,
 )
 from multistep.errors import InputError
@@ -74,10 +73,11 @@ class Once(Settings, AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         init_key, epochs_key = jax.random.split(key)
-        learner = self.network.suited_to(train).make(train.state_size, train.action_size, key=init_key)
+        network = self.network.suited_to(train)
+        learner = network.make(train.state_size, train.action_size, key=init_key)
         check_past(train, learner.num_past)
         _check_data(train, self.horizon, learner.num_past)
-        normaliser = fit_normaliser(train)
+        normaliser = network.normaliser(train)
         arrays = normaliser.normalise(train)
 
         @cache

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from numpy import ndarray
 
 from multistep.data import Episodes, Window, Windows, usual_length, window_starts
-from multistep.dynamics import AbstractArchitecture, CorrectedConfig, fit_normaliser, in_units
+from multistep.dynamics import AbstractArchitecture, CorrectedConfig, in_units
 from multistep.errors import InputError
 from multistep.losses import Uniform, forecast_batch, squared_errors
 from multistep.runs.progress import progress_bar
@@ -150,8 +150,9 @@ class _Problem(NamedTuple):
 
 def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
     """The mean squared error of the rollouts, with the gradient through all of their steps."""
-    network = recipe.network.suited_to(train).make(train.state_size, train.action_size, key=key)
-    normaliser = fit_normaliser(train)
+    architecture = recipe.network.suited_to(train)
+    network = architecture.make(train.state_size, train.action_size, key=key)
+    normaliser = architecture.normaliser(train)
     states, actions = (jnp.asarray(part, float) for part in normaliser.normalise(train))
     past = network.num_past
     check_past(train, past)
