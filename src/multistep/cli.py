@@ -54,7 +54,7 @@ COMMANDS = {
         "commands.convert", "ConvertConfig", "run_convert", "view_convert",
     ),
     "export": Command(
-        "Write a saved model as one file for use without multistep: NumPy or C.",
+        "Write a saved model as one file for use without multistep: ONNX, NumPy, C or CasADi.",
         "commands.export", "ExportConfig", "run_export", "view_export",
     ),
     "collect": Command(

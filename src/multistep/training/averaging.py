@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from multistep.data import Episodes
-from multistep.dynamics import average, in_units
+from multistep.dynamics import average
 from multistep.errors import InputError
 from multistep.training.base import AbstractRecipe, Fit, Score
 from multistep.training.history import Outcome
@@ -76,9 +76,7 @@ class Averaging(AbstractRecipe):
         model = best.model
         learned = average([part.model.learned for part in good])
         if learned is not None:
-            model = in_units(
-                learned, model.normaliser, model.state_names, model.action_names, model.time_step
-            )
+            model = replace(model, learned=learned)  # names, units and ranges are those of any of them
         epochs = [epoch for part in parts.values() for epoch in part.history]
         history = tuple(replace(epoch, number=number) for number, epoch in enumerate(epochs))
         return Fit(model, history, outcome, parts=parts, kept=best.best_epoch)

@@ -3,6 +3,7 @@ matrices, functions of each number, and picking numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -22,14 +23,8 @@ UNARY = {
 }  # fmt: skip
 """Functions of each number, by JAX's name and by ours."""
 BINARY = {
-    "add": "add",
-    "add_any": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "div": "div",
-    "max": "max",
-    "min": "min",
-}
+    "add": "add", "add_any": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min",
+}  # fmt: skip
 MOVES = (
     "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "rev", "transpose", "split",
     "concatenate", "stack", "tile",
@@ -73,6 +68,19 @@ class Pick:
     result: Value
     sources: tuple[Value, ...]
     places: ndarray
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """Where in the result each run of neighbours in the same source begins and ends."""
+        steps = np.diff(self.places, axis=0)
+        breaks = np.flatnonzero((steps[:, 0] != 0) | (steps[:, 1] != 1)) + 1
+        return list(pairwise([0, *breaks.tolist(), len(self.places)]))
+
+    @property
+    def joined_places(self) -> ndarray:
+        """The places in all sources, one after the other."""
+        offsets = np.cumsum([0, *(source.size for source in self.sources)])
+        return offsets[self.places[:, 0]] + self.places[:, 1]
 
 
 @dataclass(frozen=True, eq=False)
