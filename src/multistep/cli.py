@@ -126,6 +126,10 @@ COMMANDS = {
         "A fit to noisy episodes beside one to the same episodes smoothed.",
         "bench.smoothing", "SmoothingBenchConfig", "run_smoothing_bench", "view_bench",
     ),
+    "bench export": Command(
+        "Microseconds of one step of an exported model in C, NumPy, CasADi and onnxruntime, beside JAX.",
+        "bench.export", "ExportBenchConfig", "run_export_bench", "view_bench",
+    ),
     "bench judge": Command(
         "How often the judge behind the automatic recipe finds the better model, where the truth is known.",
         "bench.judge", "JudgeBenchConfig", "run_judge_bench", "view_bench",

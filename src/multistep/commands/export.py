@@ -144,7 +144,7 @@ def _casadi_run(code: str) -> Any:
 
     def run(states: ndarray, past: ndarray, actions: ndarray) -> ndarray:
         memory = names["start"](states.T, past.T)
-        return np.asarray(names["rollout"](len(actions))(memory, actions.T)[1]).T
+        return names["rollout"](len(actions))(memory, actions.T)[1].full().T
 
     return run
 

@@ -3,7 +3,7 @@
 import warnings
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from numpy import ndarray
 
 from multistep.data import Episodes
@@ -11,8 +11,8 @@ from multistep.dynamics import MemoryModel, Model
 
 
 def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
-    """How many of the episodes' samples have a state or an action outside of that range, said in a remark; none
-    if the model does not know the range."""
+    """How many of the episodes' samples have a state or an action outside of that range, said in a remark;
+    none if the model does not know the range."""
     known = model.normaliser
     if known.state_range is None or known.action_range is None:
         return None
@@ -21,9 +21,9 @@ def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
     low, high = (np.asarray(end, episodes.actions.dtype) for end in np.asarray(known.action_range))
     actions = _outside(episodes.actions, low, high)
     # The last state of an episode has no action.
-    is_outside = states.any(axis=1)
+    is_outside = np.any(states, axis=1)
     before = np.delete(np.arange(len(states)), episodes.state_offsets + episodes.lengths)
-    is_outside[before] |= actions.any(axis=1)
+    is_outside[before] |= np.any(actions, axis=1)
     count = int(is_outside.sum())
     if count:
         shares = zip(
@@ -33,8 +33,8 @@ def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
         )
         columns = ", ".join(f"{name} in {number}" for name, number in shares if number)
         warnings.warn(
-            f"{count} of {len(states)} samples are outside of the range of the training data ({columns}): there "
-            "the model is a guess.",
+            f"{count} of {len(states)} samples are outside of the range of the training data ({columns}): "
+            "there the model is a guess.",
             stacklevel=2,
         )
     return count
@@ -42,13 +42,13 @@ def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
 
 def _outside(
     values: Float[ndarray, "rows column"], low: Float[ndarray, " column"], high: Float[ndarray, " column"]
-) -> ndarray:
+) -> Bool[ndarray, "rows column"]:
     return ~((values >= low) & (values <= high))
 
 
 def _turned(
     states: Float[ndarray, "rows column"], low: Float[ndarray, " column"], turns: tuple[float, ...]
-) -> ndarray:
+) -> Float[ndarray, "rows column"]:
     """Angles within the turn that begins with the lowest one of training."""
     turned = states.copy()
     for column, turn in enumerate(turns):

@@ -41,13 +41,12 @@ class Normaliser(eqx.Module):
 
 def fit_normaliser(episodes: Episodes) -> Normaliser:
     """The normaliser of these episodes; a constant column keeps its unit, so that it normalises to zero."""
-    parts = (
+    (state_mean, state_unit), (action_mean, action_unit) = (
         (values.mean(axis=0, dtype=np.float64), unit_of(values))
         for values in (episodes.states, episodes.actions)
     )
-    means_and_units = (array for part in parts for array in part)
     ranges = _range_of(episodes.states, episodes.turns), _range_of(episodes.actions)
-    return Normaliser(*means_and_units, *ranges)
+    return Normaliser(state_mean, state_unit, action_mean, action_unit, *ranges)
 
 
 def _range_of(

@@ -38,10 +38,12 @@ FILE = """\
        Fills memory[{memory_size}] from {past}.
    int {name}_step(memory, action, next_memory, outputs)
        From memory and action[{num_actions}] to the memory one step later and outputs[{num_states}], the
-       states then. next_memory may be memory itself.
-{memory_note}   Both return how many of the numbers they were given are outside of the range of the training data (or are
-   not numbers): above 0 the model is a guess. Count the steps where it is.
-{watched}   int {name}_outside(state, action)
+       states then. next_memory may be memory itself.{memory_note}
+
+   Both return how many of the numbers they were given are outside of the range of the training data (or are
+   not numbers): above 0 the model is a guess. Count the steps where it is.{watched}
+
+   int {name}_outside(state, action)
        The same of any state and action; with NULL for one of them, of the other.
 
    Order, units and range of the training data:
@@ -144,9 +146,9 @@ def c_code(programs: StepPrograms, facts: Facts) -> str:
         NAME=name.upper(),
         time_step=unit or "as long as it was in the training data",
         past=_past(facts),
-        memory_note="       The memory is the state itself: a measured state can be put in its place.\n"
+        memory_note="\n       The memory is the state itself: a measured state can be put in its place."
         * is_state,
-        watched="" if is_state else "   A step looks at the action and the outputs.\n",
+        watched="\n   A step looks at the action and the outputs." * (not is_state),
         table=_table(facts),
         sizes="\n".join(f"#define {name.upper()}_{what} {size}" for what, size in sizes.items()),
         arrays="\n".join(writer.arrays),

@@ -153,6 +153,8 @@ class _Writer:
             joined = self._text(operation.sources[0])
             if len(operation.sources) > 1:
                 joined = f"ca.vertcat({', '.join(map(self._text, operation.sources))})"
+            if operation.takes_all:
+                return joined
             places = operation.joined_places
             return f"{joined}[{as_slice(places) or places.tolist()}]"
         columns = (f"{self._text(operation.source)}[{own}]" for own in operation.places.T.tolist())

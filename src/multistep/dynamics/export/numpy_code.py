@@ -35,8 +35,8 @@ HEAD = '''"""A dynamics model, exported by multistep. It needs NumPy and nothing
 
 {past}
 FACTS has names, order, units, means and deviations, the time step, and the range of the training data; None:
-not known, or (of a range) any number. COUNTED counts the steps, and those of a state or an action outside of
-that range, where the model is a guess: there is one warning at the first.
+not known, or (of a range) any number. COUNTED counts the calls of step{watched}, and those with a state or an
+action outside of that range, where the model is a guess: there is one warning at the first.
 """
 
 import base64
@@ -45,26 +45,32 @@ import warnings
 import numpy as np
 
 FACTS = {facts}
-COUNTED = {"steps": 0, "outside": 0}
-_SIGNALS = [*FACTS["states"], *FACTS["actions"]]
-LOW = np.array([-np.inf if signal["low"] is None else signal["low"] for signal in _SIGNALS], np.float32)
-HIGH = np.array([np.inf if signal["high"] is None else signal["high"] for signal in _SIGNALS], np.float32)
+COUNTED = {"calls": 0, "outside": 0}
+_KINDS = ("states", "actions")
+LOW, HIGH = (
+    {of: np.array([none if own[end] is None else own[end] for own in FACTS[of]], np.float32) for of in _KINDS}
+    for end, none in (("low", -np.inf), ("high", np.inf))
+)
 
 
-def outside(state, action):
+def outside(state=None, action=None):
     """How many numbers of the state and the action are outside of the range of the training data."""
-    numbers = np.concatenate([np.ravel(state), np.ravel(action)]).astype(np.float32)
-    return int(np.sum(~((numbers >= LOW) & (numbers <= HIGH))))
+    count = 0
+    for of, numbers in zip(_KINDS, (state, action)):
+        if numbers is not None:
+            numbers = np.asarray(numbers, np.float32).reshape(-1, len(LOW[of]))
+            count += numbers.size - int(np.count_nonzero((numbers >= LOW[of]) & (numbers <= HIGH[of])))
+    return count
 
 
 def _count(state, action):
-    COUNTED["steps"] += 1
+    COUNTED["calls"] += 1
     if outside(state, action):
         COUNTED["outside"] += 1
         if COUNTED["outside"] == 1:
             warnings.warn(
                 "A state or an action is outside of the range of the training data, where the model is a "
-                "guess: steps like this are counted in COUNTED.",
+                "guess: COUNTED counts the calls where it is.",
                 stacklevel=3,
             )
 
@@ -100,13 +106,20 @@ def numpy_code(programs: StepPrograms, facts: Facts) -> str:
     start = writer.function("start", programs.start, ("past_states", "past_actions"))
     step = writer.function("step", programs.step, ("memory", "action"))
     # The state before the step; where memory is something else, what is observed after it.
-    watched = "memory" if facts.num_past == 1 else writer.text(programs.step.outputs[-1])
-    before, _, result = step.rpartition("    return ")
-    step = f"{before}    _count({watched}, action)\n    return {result}"
-    past = OF_ONE if facts.num_past == 1 else OF_SEVERAL.format(facts.num_past, facts.num_past - 1)
+    is_state = facts.num_past == 1
+    step = _counting(step, "memory" if is_state else writer.text(programs.step.outputs[-1]), "action")
+    start = start if is_state else _counting(start, "past_states", "past_actions")
+    past = OF_ONE if is_state else OF_SEVERAL.format(facts.num_past, facts.num_past - 1)
     literal = pformat(facts.plain, width=110, sort_dicts=False)
-    head = HEAD.replace("{past}", past).replace("{facts}", literal)
+    head = HEAD.replace("{past}", past).replace("{watched}", "" if is_state else " and start")
+    head = head.replace("{facts}", literal)
     return head + "\n".join(writer.constants) + f"\n\n\n{start}\n\n\n{step}\n{TAIL}"
+
+
+def _counting(function: str, state: str, action: str) -> str:
+    """The function, its last line before the result a count of what is outside."""
+    before, _, result = function.rpartition("    return ")
+    return f"{before}    _count({state}, {action})\n    return {result}"
 
 
 class _Writer:
@@ -132,9 +145,9 @@ class _Writer:
             joined = self.text(operation.sources[0])
             if len(operation.sources) > 1:
                 joined = f"np.concatenate([{', '.join(map(self.text, operation.sources))}])"
-            places = operation.joined_places
-            if np.array_equal(places, np.arange(sum(source.size for source in operation.sources))):
+            if operation.takes_all:
                 return joined
+            places = operation.joined_places
             return f"{joined}[{as_slice(places) or self._constant(places, '<i4')}]"
         return f"{self.text(operation.source)}[{self._constant(operation.places, '<i4')}].sum(axis=1)"
 

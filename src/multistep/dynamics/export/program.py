@@ -82,6 +82,11 @@ class Pick:
         offsets = np.cumsum([0, *(source.size for source in self.sources)])
         return offsets[self.places[:, 0]] + self.places[:, 1]
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether it is all of the sources, one after the other."""
+        return np.array_equal(self.joined_places, np.arange(sum(source.size for source in self.sources)))
+
 
 @dataclass(frozen=True, eq=False)
 class Total:
