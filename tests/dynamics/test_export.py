@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import equinox as eqx
@@ -46,20 +47,21 @@ ARCHITECTURES = {
 }
 
 
+@cache
 def make_model(architecture):
     """With random weights everywhere, in units that matter."""
     learned = architecture.make(2, 1, key=jax.random.key(0)).freeze()
-    leaves, structure = jax.tree.flatten(learned)
-    keys = jax.random.split(jax.random.key(1), len(leaves))
-    noisy = [
-        leaf + 0.1 * jax.random.normal(key, leaf.shape) if eqx.is_inexact_array(leaf) else leaf
-        for leaf, key in zip(leaves, keys, strict=True)
-    ]
+    rng = np.random.default_rng(1)
+
+    def noisy(leaf):
+        return leaf + jnp.asarray(0.1 * rng.normal(size=leaf.shape)) if eqx.is_inexact_array(leaf) else leaf
+
     sizes = jnp.array([1.0, 2.0]), jnp.array([0.5, 2.0]), jnp.array([0.1]), jnp.array([3.0])
     ranges = jnp.array([[-9.0, -8.0], [9.0, jnp.inf]]), jnp.array([[-0.7], [0.7]])
     units = {"a": "m*/s", "u": "V", "t": "s"}
-    learned = jax.tree.unflatten(structure, noisy)
-    return in_units(learned, Normaliser(*sizes, *ranges), ("a", "b"), ("u",), 0.02, units)
+    return in_units(
+        jax.tree.map(noisy, learned), Normaliser(*sizes, *ranges), ("a", "b"), ("u",), 0.02, units
+    )
 
 
 def example(model, steps=20):

@@ -16,10 +16,9 @@ def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
     known = model.normaliser
     if known.state_range is None or known.action_range is None:
         return None
-    low, high = (np.asarray(end, episodes.states.dtype) for end in np.asarray(known.state_range))
+    low, high = np.asarray(known.state_range)
     states = _outside(_turned(episodes.states, low, episodes.turns), low, high)
-    low, high = (np.asarray(end, episodes.actions.dtype) for end in np.asarray(known.action_range))
-    actions = _outside(episodes.actions, low, high)
+    actions = _outside(episodes.actions, *np.asarray(known.action_range))
     # The last state of an episode has no action.
     is_outside = np.any(states, axis=1)
     before = np.delete(np.arange(len(states)), episodes.state_offsets + episodes.lengths)
@@ -43,7 +42,9 @@ def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
 def _outside(
     values: Float[ndarray, "rows column"], low: Float[ndarray, " column"], high: Float[ndarray, " column"]
 ) -> Bool[ndarray, "rows column"]:
-    return ~((values >= low) & (values <= high))
+    # In single precision all of them, as models have it: rounding alone puts nothing outside.
+    rounded, low, high = (np.asarray(part, np.float32) for part in (values, low, high))
+    return ~((rounded >= low) & (rounded <= high))
 
 
 def _turned(

@@ -44,8 +44,7 @@ FACTS has names, order, units, means and deviations, the time step, and the rang
 makes good bounds in a controller; None: not known, or (of a range) any number. `outside` counts the numbers
 that are outside of that range, where the model is a guess.
 
-step.expand() is the same made of scalars, faster for a small network; step.save("{name}.casadi") leaves a
-file for CasADi in MATLAB and C++.
+step.save("{name}.casadi") leaves a file for CasADi in MATLAB and C++.
 """
 
 import base64
