@@ -151,14 +151,14 @@ def test_the_page_on_export(tmp_path):
         expected = model.rollout(np.zeros((4, 1)), np.zeros((3, 1)), np.full((100, 1), 0.5))
     (program,) = re.findall(r"```c\n(.*?)```", (DOCS / "export.md").read_text(), flags=re.DOTALL)
     (tmp_path / "main.c").write_text(program)
-    (line,) = re.findall(r"`(gcc .*?)`", (DOCS / "export.md").read_text())
+    (line,) = re.findall(r"`(gcc -std.*?)`", (DOCS / "export.md").read_text())
     subprocess.run([*shlex.split(line), "-Wall", "-Wextra", "-pedantic", "-Werror"], cwd=tmp_path, check=True)
     said = subprocess.run([tmp_path / "a.out"], check=True, capture_output=True, text=True).stdout
     assert float(said.split()[0]) == pytest.approx(float(expected[-1, 0]), rel=1e-4, abs=1e-5)
     assert said.endswith("0 of them outside of the training data\n")
     pytest.importorskip("do_mpc")
     (block,) = python_blocks("export.md")
-    check = "x0 = plant.start([[0] * 4], [[0] * 3])\nprint(float(plant.step(x0, 0.5)[1]), model.x.shape)"
+    check = "x = plant.start(plant.ca.DM.zeros(1, 4), 0)\nprint(float(plant.step(x, 0.5)[1]), model.x.shape)"
     answer = subprocess.run(
         [sys.executable, "-c", block + check], cwd=tmp_path, check=True, capture_output=True, text=True
     )

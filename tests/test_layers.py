@@ -40,6 +40,8 @@ OWNERS = {
     "distributed": {"runs", "selection"},
     "optuna": {"selection"},
     "filelock": {"runs"},
+    "onnx": {"dynamics"},
+    "onnxruntime": {"bench", "commands"},
 }
 
 

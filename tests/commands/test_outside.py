@@ -68,3 +68,11 @@ def test_an_angle_is_the_same_after_whole_turns(turn, expected):
     whole = replace(episodes_of([[0, 0], [365, 1], [10, 1]], [0, 1]), turns=(turn, 0.0))
     if turn:
         assert count_outside(model_of(whole), replace(test)) == 0
+
+
+def test_a_few_are_counted_without_a_remark():
+    states = np.concatenate([np.tile([[0, 0], [2, 10]], (150, 1)), [[3, 5]]])
+    actions = np.ones(300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert count_outside(model_of(TRAIN), episodes_of(states, actions)) == 2

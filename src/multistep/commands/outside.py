@@ -9,10 +9,13 @@ from numpy import ndarray
 from multistep.data import Episodes
 from multistep.dynamics import MemoryModel, Model
 
+USUAL = 0.01
+"""Share of samples that lie outside where nothing is odd: a few are the highest ever seen."""
+
 
 def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
-    """How many of the episodes' samples have a state or an action outside of that range, said in a remark;
-    none if the model does not know the range."""
+    """How many of the episodes' samples have a state or an action outside of that range, said in a remark if
+    it is more than a few; none if the model does not know the range."""
     known = model.normaliser
     if known.state_range is None or known.action_range is None:
         return None
@@ -24,7 +27,7 @@ def count_outside(model: Model | MemoryModel, episodes: Episodes) -> int | None:
     before = np.delete(np.arange(len(states)), episodes.state_offsets + episodes.lengths)
     is_outside[before] |= np.any(actions, axis=1)
     count = int(is_outside.sum())
-    if count:
+    if count > USUAL * len(states):
         shares = zip(
             (*model.state_names, *model.action_names),
             (*states.sum(axis=0).tolist(), *actions.sum(axis=0).tolist()),
