@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -62,9 +62,10 @@ def run_export(config: ExportConfig) -> dict[str, Any]:
     if config.steps is not None and (config.to != "onnx" or config.steps < 1):
         raise InputError("--steps is the length of the rollout in an ONNX file, 1 or more: add --to onnx.")
     model = load_saved(config.model, config.kind)
-    time_step = _time_step(model, config.time_step)
+    if config.time_step is not None:
+        _check_time_step(model.time_step, config.time_step)
     programs = programs_of(model, len(model.state_names), len(model.action_names))
-    facts = replace(facts_of(model, programs.memory_size, config.name), time_step=time_step)
+    facts = facts_of(model, programs.memory_size, config.name)
     out = config.out or config.model.with_suffix(ENDINGS[config.to])
     if out.resolve() == config.model.resolve():
         raise InputError(f"{out} is the model itself: name another file.")
@@ -78,11 +79,8 @@ def run_export(config: ExportConfig) -> dict[str, Any]:
     return {**facts.plain, "to": config.to, "out": str(out), "start": starts[0] if starts else None}
 
 
-def _time_step(model: Model | MemoryModel, wanted: float | None) -> float | None:
-    """The model's, which must be the one that is wanted."""
-    own = model.time_step
-    if wanted is None:
-        return own
+def _check_time_step(own: float | None, wanted: float) -> None:
+    """Raise an `InputError` unless the model's step is the one that is wanted."""
     if not (wanted > 0 and np.isfinite(wanted)):
         raise InputError(f"The time step is {wanted:g}: give a number above 0.")
     if own is None:
@@ -92,7 +90,7 @@ def _time_step(model: Model | MemoryModel, wanted: float | None) -> float | None
         )
     times = wanted / own
     if abs(times - 1) < SAME_STEP:
-        return own
+        return
     is_multiple = times > 1 and abs(times - round(times)) < SAME_STEP
     remedy = f"--every {round(times)}" if is_multiple else f"--resample {wanted:g}"
     raise InputError(
