@@ -221,12 +221,9 @@ class _Lowering:
             return [self._product(operands, shapes, parameters["dimension_numbers"], out.size)]
         if name == "reduce_sum":
             places = np.arange(operands[0].size).reshape(shapes[0])
-            axes = tuple(parameters["axes"])
-            kept = [axis for axis in range(places.ndim) if axis not in axes]
-            places = places.transpose(*kept, *axes).reshape(out.size, -1)
-            result = self._new(out.size)
-            self.operations.append(Total(result, operands[0], places))
-            return [result]
+            places = np.moveaxis(places, parameters["axes"], range(-len(parameters["axes"]), 0))
+            self.operations.append(Total(self._new(out.size), operands[0], places.reshape(out.size, -1)))
+            return [self.operations[-1].result]
         raise InputError(
             f"The model has an operation, {name}, that no export knows of: export a network, a line, or one "
             "of them with lags or a hidden state."
