@@ -4,11 +4,13 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -130,11 +132,7 @@ def test_the_page_on_the_automatic_recipe(tmp_path):
 @pytest.mark.slow
 def test_the_page_on_plants(tmp_path):
     """The commands with a smaller budget, the Python as it stands."""
-    for name, seed in (("estimation", 0), ("validation", 1)):
-        outputs, inputs, _ = plant_episodes(num=1, steps=300, seed=seed)[0]
-        times, inputs = 0.5 * np.arange(301), [*inputs[:, 0].tolist(), ""]
-        rows = (f"{t},{u},{y}\n" for t, u, y in zip(times, inputs, outputs[:, 0], strict=True))
-        (tmp_path / f"{name}.csv").write_text("t,u,y\n" + "".join(rows))
+    write_plant(tmp_path)
     fit, score, export = commands("plants.md")
     fit[fit.index("--budget") + 1] = "20k"
     extra = ["--without", "small", "cross_fitting"]
@@ -144,7 +142,7 @@ def test_the_page_on_plants(tmp_path):
         json.loads((tmp_path / "runs" / name / "summary.json").read_text()) for name in ("plant", "again")
     )
     assert scored["free_run"] == fitted["free_run"]
-    assert "void plant_step(" in (tmp_path / "runs" / "plant" / "plant.c").read_text()
+    assert "int plant_step(" in (tmp_path / "runs" / "plant" / "plant.c").read_text()
     assert (
         fitted["free_run"]["fit_percent"]["y"] > 95
     )  # the plant is linear, and so is where the model starts
@@ -170,6 +168,44 @@ def test_the_page_on_scikit_learn(tmp_path):
     assert float(first) < 0.9 < 0.999 < float(score)
     assert right == "True"
     assert ms.load_model(tmp_path / "plant.safetensors").num_past == int(chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no C compiler")
+def test_the_page_on_export(tmp_path):
+    """As it stands: the commands, the C program compiled, do-mpc's model made."""
+    pytest.importorskip("casadi")
+    write_plant(tmp_path)
+    for words in commands("export.md"):
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    model = ms.load_model(tmp_path / "runs" / "plant" / "model.safetensors")
+    with jax.numpy_dtype_promotion("standard"):
+        expected = model.rollout(np.zeros((4, 1)), np.zeros((3, 1)), np.full((100, 1), 0.5))
+    (program,) = re.findall(r"```c\n(.*?)```", (DOCS / "export.md").read_text(), flags=re.DOTALL)
+    (tmp_path / "main.c").write_text(program)
+    (line,) = re.findall(r"`(gcc -std.*?)`", (DOCS / "export.md").read_text())
+    subprocess.run([*shlex.split(line), "-Wall", "-Wextra", "-pedantic", "-Werror"], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "a.out"], check=True, capture_output=True, text=True).stdout
+    assert float(said.split()[0]) == pytest.approx(float(expected[-1, 0]), rel=1e-4, abs=1e-5)
+    assert said.endswith("0 of them outside of the training data\n")
+    pytest.importorskip("do_mpc")
+    (block,) = python_blocks("export.md")
+    check = "x = plant.start(plant.ca.DM.zeros(1, 4), 0)\nprint(float(plant.step(x, 0.5)[1]), model.x.shape)"
+    answer = subprocess.run(
+        [sys.executable, "-c", block + check], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    first, *shape = answer.stdout.split(maxsplit=1)
+    assert float(first) == pytest.approx(float(expected[0, 0]), rel=1e-4, abs=1e-5)
+    assert shape == ["(7, 1)\n"]
+
+
+def write_plant(folder):
+    """Recordings of a plant to fit and to test."""
+    for name, seed in (("estimation", 0), ("validation", 1)):
+        outputs, inputs, _ = plant_episodes(num=1, steps=300, seed=seed)[0]
+        times, inputs = 0.5 * np.arange(301), [*inputs[:, 0].tolist(), ""]
+        rows = (f"{t},{u},{y}\n" for t, u, y in zip(times, inputs, outputs[:, 0], strict=True))
+        (folder / f"{name}.csv").write_text("t,u,y\n" + "".join(rows))
 
 
 @pytest.mark.slow

@@ -41,6 +41,8 @@ OWNERS = {
     "optuna": {"selection"},
     "filelock": {"runs"},
     "sklearn": {"estimator"},
+    "onnx": {"dynamics"},
+    "onnxruntime": {"bench", "commands"},
 }
 
 

@@ -54,7 +54,7 @@ COMMANDS = {
         "commands.convert", "ConvertConfig", "run_convert", "view_convert",
     ),
     "export": Command(
-        "Write a saved model as one file for use without multistep: NumPy or C.",
+        "Write a saved model as one file for use without multistep: ONNX, NumPy, C or CasADi.",
         "commands.export", "ExportConfig", "run_export", "view_export",
     ),
     "collect": Command(
@@ -125,6 +125,10 @@ COMMANDS = {
     "bench smoothing": Command(
         "A fit to noisy episodes beside one to the same episodes smoothed.",
         "bench.smoothing", "SmoothingBenchConfig", "run_smoothing_bench", "view_bench",
+    ),
+    "bench export": Command(
+        "Microseconds of one step of an exported model in C, NumPy, CasADi and onnxruntime, beside JAX.",
+        "bench.export", "ExportBenchConfig", "run_export_bench", "view_bench",
     ),
     "bench judge": Command(
         "How often the judge behind the automatic recipe finds the better model, where the truth is known.",

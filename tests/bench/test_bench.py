@@ -142,6 +142,13 @@ def test_disturbed_measurements_do_not_count():
         assert summary["measurements"]["undisturbed"] < 7
 
 
+def test_export_bench_measures_every_language(tmp_path):
+    run("export", "--hidden-sizes", "8", "--rounds", "1", "--seconds", "0.01", "--out", "b", folder=tmp_path)
+    found = json.loads((tmp_path / "b" / "summary.json").read_text())["hidden_8_microseconds"]
+    assert 0 < found["c"] < found["numpy"]
+    assert {"c_o3_native", "casadi", "casadi_expanded", "onnxruntime", "jax_step", "jax_rollout"} < set(found)
+
+
 def test_agents_bench_leaves_its_four_ratios(tmp_path):
     words = ("--rounds", "1", "--sac-calls", "1", "--decisions", "1", "--env-steps", "2", "--out", "b")
     run("agents", *words, folder=tmp_path)

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from multistep.commands.export import ExportConfig, run_export
 from multistep.commands.fit import FitFilesConfig, run_fit
 from multistep.commands.memory_options import MemoryOptions
 from multistep.commands.score import ScoreFilesConfig, run_score
@@ -94,6 +95,31 @@ def test_a_score_from_other_times_is_refused_with_the_remedy(folder, summary):
     assert scored["free_run"]["records"] == 2
     worst = pl.read_csv(folder / "score" / "free_runs.csv")["error_of_deviation"].to_list()
     assert worst == sorted(worst, reverse=True)
+
+
+def test_units_and_range_of_the_log_come_with_the_exported_model(folder, tmp_path):
+    text = (folder / "estimation.csv").read_text()
+    (tmp_path / "log.csv").write_text(text.replace("t,u,y", "t,u [V],y [mm]", 1))
+    run_fit(config(folder, source=Source((str(tmp_path / "log.csv"),), COLUMNS), out=tmp_path / "run"))
+    out = run_export(ExportConfig(tmp_path / "run" / "model.safetensors"))
+    (y,), (u,) = out["states"], out["actions"]
+    assert (y["unit"], u["unit"], out["time_step"]) == ("mm", "V", 0.5)
+    log = pl.read_csv(tmp_path / "log.csv")
+    low, high = log["y [mm]"].min(), log["y [mm]"].max()
+    assert low - 1e-6 <= y["low"] < y["mean"] < y["high"] <= high + 1e-6
+    assert u["deviation"] == pytest.approx(log["u [V]"].std(), rel=0.1)
+
+
+def test_a_score_says_what_is_outside_of_the_training_data(folder, summary, tmp_path):
+    table = pl.read_csv(folder / "validation.csv").with_columns(pl.col("u") + 10)
+    table.write_csv(tmp_path / "far.csv")
+    far = ScoreFilesConfig(
+        model=folder / "run" / "model.safetensors",
+        source=Source((str(tmp_path / "far.csv"),), COLUMNS),
+        out=tmp_path / "score",
+    )
+    with pytest.warns(UserWarning, match=r"30\d of 301 samples are outside .*u in 300"):
+        assert run_score(far)["samples_outside_training_range"] >= 300
 
 
 def test_every_second_sample_makes_the_steps_equal(folder, summary, tmp_path):

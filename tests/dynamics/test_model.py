@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from multistep.dynamics import Model, NetworkConfig, fit_normaliser, load_model, save_model
+from multistep.dynamics import Model, NetworkConfig, fit_normaliser, in_units, load_model, save_model
 from multistep.dynamics.model_files import FORMAT
 from multistep.dynamics.network import make_network
 from multistep.errors import InputError
@@ -73,6 +74,33 @@ def test_a_saved_model_comes_back_bit_for_bit(model, tmp_path):
     for mine, theirs in zip(jax.tree.leaves(model), jax.tree.leaves(back), strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)
+
+
+def test_units_and_ranges_are_kept_with_the_model(model, tmp_path):
+    names, known = model.names, model.normaliser
+    episodes = random_episodes([50])
+    np.testing.assert_array_equal(
+        known.state_range, np.stack([episodes.states.min(0), episodes.states.max(0)])
+    )
+    np.testing.assert_array_equal(
+        known.action_range, np.stack([episodes.actions.min(0), episodes.actions.max(0)])
+    )
+    units = {names.actions[0]: "V", names.states[1]: "m/s", "time": "s"}
+    with_units = in_units(model.learned, known, names.states, names.actions, 0.1, units)
+    assert with_units.units == ((names.states[1], "m/s"), (names.actions[0], "V"))
+    save_model(with_units, tmp_path / "model.safetensors")
+    back = load_model(tmp_path / "model.safetensors")
+    assert (back.units, back.time_step) == (with_units.units, 0.1)
+    np.testing.assert_array_equal(back.normaliser.state_range, known.state_range)
+
+
+def test_a_file_from_before_ranges_were_kept_is_read(model, tmp_path):
+    older = replace(model, normaliser=replace(model.normaliser, state_range=None, action_range=None))
+    save_model(older, tmp_path / "model.safetensors")
+    assert not any("range" in name for name in load_file(tmp_path / "model.safetensors"))
+    back = load_model(tmp_path / "model.safetensors")
+    assert back.normaliser.state_range is None
+    assert jax.tree.structure(back) == jax.tree.structure(older)
 
 
 def damage(model, path, change):

@@ -37,6 +37,7 @@ def test_the_model_is_the_mean_of_fits_with_other_keys(data):
     np.testing.assert_allclose(fit.model.step(state, action), np.mean(steps, axis=0), rtol=1e-4, atol=1e-5)
     assert [epoch.number for epoch in fit.history] == list(range(len(fit.history)))
     assert fit.outcome is Outcome.FINISHED
+    np.testing.assert_array_equal(fit.model.normaliser.state_range[1], data.states.max(axis=0))
 
 
 def test_one_member_is_the_fit_itself(data):

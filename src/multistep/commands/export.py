@@ -1,26 +1,36 @@
 """`multistep export`: a saved model for use without multistep."""
 
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import tyro
-from jax.flatten_util import ravel_pytree
+from numpy import ndarray
 
-from multistep.commands.source import load_saved
-from multistep.data import Past
-from multistep.dynamics import AbstractDynamics, Model, rollout
-from multistep.dynamics.export import c_code, numpy_code, onnx_bytes, programs_of, rollout_program
+from multistep.commands.source import SAME_STEP, load_saved
+from multistep.dynamics import MemoryModel, Model
+from multistep.dynamics.export import (
+    Facts,
+    StepPrograms,
+    c_code,
+    casadi_code,
+    check_close,
+    facts_of,
+    not_read_by_do_mpc,
+    numpy_code,
+    onnx_bytes,
+    programs_of,
+    rollout_program,
+)
 from multistep.errors import InputError
-from multistep.runs.atomic import replacing, write_text
+from multistep.runs.atomic import replacing
 
-ENDINGS = {"numpy": ".py", "c": ".c", "onnx": ".onnx"}
-CLOSE = 1e-5
-"""Numbers of an ONNX file may differ so much from the model's, relative to their size."""
+ENDINGS = {"numpy": ".py", "c": ".c", "onnx": ".onnx", "casadi": ".py"}
+CHECKED_STEPS = 3
+"""A file of one step is compared with the model over so many."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +39,15 @@ class ExportConfig:
 
     model: Annotated[Path, tyro.conf.Positional]
     """The model.safetensors that a fit has left."""
-    to: Literal["numpy", "c", "onnx"] = "numpy"
-    """numpy: a Python file that needs NumPy alone; c: a C99 file without allocation; onnx: one step, checked
-    with onnxruntime."""
+    to: Literal["onnx", "numpy", "c", "casadi"] = "numpy"
+    """numpy: a Python file that needs NumPy alone; c: a C99 file without allocation; casadi: a Python file of
+    CasADi functions; onnx: one step. All but c are compared with the model before they are kept."""
     steps: int | None = None
     """Of an ONNX file: a rollout of so many steps in place of one step."""
+    time_step: float | None = None
+    """The time step of what will use the model: refused if the model was fitted to another."""
     name: str = "model"
-    """What the functions of a C file begin with."""
+    """What the functions of a C file, and those of CasADi and the graph of ONNX, are called after."""
     kind: tuple[str, ...] = ()
     """Architectures of your own, as module:Name: a model file of such a kind is loaded only if it is named
     here."""
@@ -45,67 +57,138 @@ class ExportConfig:
 
 def run_export(config: ExportConfig) -> dict[str, Any]:
     """Write the file and say what is in it."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z_0-9]*", config.name):
-        raise InputError(f"The name is {config.name}: use letters, digits and _, and begin with no digit.")
-    model = load_saved(config.model, config.kind)
-    programs = programs_of(model, len(model.state_names), len(model.action_names))
-    facts = {
-        "states": list(model.state_names),
-        "actions": list(model.action_names),
-        "num_past": model.num_past,
-        "time_step": model.time_step,
-    }
-    out = config.out or config.model.with_suffix(ENDINGS[config.to])
+    if not re.fullmatch(r"[A-Za-z][A-Za-z_0-9]*", config.name, re.ASCII):
+        raise InputError(f"The name is {config.name}: use letters, digits and _, and begin with a letter.")
     if config.steps is not None and (config.to != "onnx" or config.steps < 1):
         raise InputError("--steps is the length of the rollout in an ONNX file, 1 or more: add --to onnx.")
-    if config.to == "onnx":
-        content = _checked_onnx(model, facts, config.steps)
-        with replacing(out) as temporary:
+    model = load_saved(config.model, config.kind)
+    if config.time_step is not None:
+        _check_time_step(model.time_step, config.time_step)
+    programs = programs_of(model, len(model.state_names), len(model.action_names))
+    facts = facts_of(model, programs.memory_size, config.name)
+    out = config.out or config.model.with_suffix(ENDINGS[config.to])
+    if out.resolve() == config.model.resolve():
+        raise InputError(f"{out} is the model itself: name another file.")
+    files = _files(model, programs, facts, config.to, config.steps)
+    paths = {out.with_stem(f"{out.stem}{ending}"): content for ending, content in files.items()}
+    for path, content in paths.items():
+        with replacing(path) as temporary:
             temporary.write_bytes(content)
-    else:
-        is_c = config.to == "c"
-        write_text(out, c_code(programs, facts, config.name) if is_c else numpy_code(programs, facts))
-    return {**facts, "memory_size": programs.memory_size, "to": config.to, "out": str(out)}
+    _remark(facts, files[""] if config.to == "onnx" else None)
+    starts = [str(path) for path in paths if path != out]
+    return {**facts.plain, "to": config.to, "out": str(out), "start": starts[0] if starts else None}
 
 
-def _checked_onnx(model: AbstractDynamics, facts: dict[str, Any], steps: int | None) -> bytes:
-    """The content of the file, after onnxruntime has found what the model finds."""
-    states, actions = len(facts["states"]), len(facts["actions"])
-    if steps is None:
-        program, names = programs_of(model, states, actions).step, ("next_memory", "outputs")
-    else:
-        program, names = rollout_program(model, states, actions, steps), ("outputs",)
-    content = onnx_bytes(program, facts, names)
+def _check_time_step(own: float | None, wanted: float) -> None:
+    """Raise an `InputError` unless the model's step is the one that is wanted."""
+    if not (wanted > 0 and np.isfinite(wanted)):
+        raise InputError(f"The time step is {wanted:g}: give a number above 0.")
+    if own is None:
+        raise InputError(
+            "The model file does not say its time step, as it was fitted without one: fit with --time, or "
+            "leave --time-step out."
+        )
+    times = wanted / own
+    if abs(times - 1) < SAME_STEP:
+        return
+    is_multiple = times > 1 and abs(times - round(times)) < SAME_STEP
+    remedy = f"--every {round(times)}" if is_multiple else f"--resample {wanted:g}"
+    raise InputError(
+        f"The model's step is {own:g}, not {wanted:g}: fit again with {remedy}, or step it every {own:g}."
+    )
+
+
+def _files(
+    model: Model | MemoryModel, programs: StepPrograms, facts: Facts, to: str, steps: int | None
+) -> dict[str, bytes]:
+    """The content of each file, by what is added to the name; found to be what the model says where it can
+    be."""
+    if to == "c":
+        return {"": c_code(programs, facts).encode()}
+    if to == "numpy":
+        code = numpy_code(programs, facts)
+        check_close(model, _executed(code)["rollout"], "NumPy", CHECKED_STEPS)
+        return {"": code.encode()}
+    if to == "casadi":
+        code = casadi_code(programs, facts)
+        check_close(model, _casadi_run(code), "CasADi", CHECKED_STEPS)
+        return {"": code.encode()}
+    names, program = ("next_memory", "outputs"), programs.step
+    if steps is not None:
+        names, program = ("outputs",), rollout_program(model, len(facts.states), len(facts.actions), steps)
+    files = {"": onnx_bytes(program, facts, names)}
+    if facts.num_past > 1:  # else the memory is the state, and nothing has to be made of it
+        files["_start"] = onnx_bytes(programs.start, facts, ("memory",))
+    check_close(model, _OnnxRun(files, steps), "ONNX", steps or CHECKED_STEPS)
+    return files
+
+
+def _executed(code: str) -> dict[str, Any]:
+    """The names in a file that was just written; what it counts and warns of here is nobody's concern."""
+    names: dict[str, Any] = {}
+    exec(compile(code, "exported", "exec"), names)
+    if "COUNTED" in names:
+        names["_count"] = lambda state, action: None
+    return names
+
+
+def _casadi_run(code: str) -> Any:
     try:
-        from onnxruntime import InferenceSession
+        names = _executed(code)
     except ImportError as error:
         raise InputError(
-            'An ONNX file is checked before it is kept: pip install "multistep[onnx]".'
+            'A CasADi file is checked before it is kept: pip install "multistep[casadi]".'
         ) from error
-    rng = np.random.default_rng(0)
-    start = model.start(_past(model, rng))
-    memory, restore = ravel_pytree(start)
-    given = rng.normal(size=(steps or 1, actions)).astype(np.float32)
-    session = InferenceSession(content, providers=["CPUExecutionProvider"])
-    first, second = (value.name for value in program.inputs)
-    inputs = {first: np.asarray(memory, np.float32)[None], second: given.reshape(1, -1)}
-    found = np.asarray(session.run(["outputs"], inputs)[0]).reshape(-1, states)
-    memories = rollout(model.step, restore(memory), jnp.asarray(given, float))
-    expected = np.asarray(jax.vmap(model.predict)(memories).mean)
-    error = float(np.max(np.abs(found - expected) / (1 + np.abs(expected))))
-    if not error < CLOSE * max(1, steps or 1):
-        raise InputError(f"The ONNX file's numbers differ from the model's by {error:.1g}: it is not kept.")
-    return content
+
+    def run(states: ndarray, past: ndarray, actions: ndarray) -> ndarray:
+        memory = names["start"](states.T, past.T)
+        return names["rollout"](len(actions))(memory, actions.T)[1].full().T
+
+    return run
 
 
-def _past(model: AbstractDynamics, rng: np.random.Generator) -> Past:
-    """Something to start from, as usual as the model knows."""
-    units = cast("Model", model).normaliser
-    states, actions = (
-        np.asarray(mean) + np.asarray(deviation) * rng.normal(size=(rows, len(mean)))
-        for mean, deviation, rows in (
-            (units.state_mean, units.state_deviation, model.num_past),
-            (units.action_mean, units.action_deviation, model.num_past - 1),
+class _OnnxRun:
+    """What is observed after each action, by onnxruntime."""
+
+    def __init__(self, files: dict[str, bytes], steps: int | None) -> None:
+        try:
+            from onnxruntime import InferenceSession
+        except ImportError as error:
+            raise InputError(
+                'An ONNX file is checked before it is kept: pip install "multistep[onnx]".'
+            ) from error
+        self.sessions = {
+            ending: InferenceSession(content, providers=["CPUExecutionProvider"])
+            for ending, content in files.items()
+        }
+        self.is_rollout = steps is not None
+
+    def __call__(self, states: ndarray, past: ndarray, actions: ndarray) -> ndarray:
+        memory, main = states.reshape(1, -1), self.sessions[""]
+        if "_start" in self.sessions:
+            given = {"past_states": memory, "past_actions": past.reshape(1, -1)}
+            (memory,) = self.sessions["_start"].run(["memory"], given)
+        if self.is_rollout:
+            found = main.run(["outputs"], {"memory": memory, "actions": actions.reshape(1, -1)})
+            return np.asarray(found[0]).reshape(len(actions), -1)
+        outputs = []
+        for action in actions:
+            memory, output = main.run(["next_memory", "outputs"], {"memory": memory, "action": action[None]})
+            outputs.append(np.asarray(output)[0])
+        return np.stack(outputs)
+
+
+def _remark(facts: Facts, onnx_content: bytes | None) -> None:
+    """Say what the file does not have."""
+    if not facts.has_ranges:
+        warnings.warn(
+            "The model file does not hold the range of its training data, as it is older than that: nothing "
+            "will be found outside of it.",
+            stacklevel=3,
         )
-    )
-    return Past(jnp.asarray(states, float), jnp.asarray(actions, float))
+    unknown = [] if onnx_content is None else not_read_by_do_mpc(onnx_content)
+    if unknown:
+        warnings.warn(
+            f"The ONNX file has {' and '.join(unknown)}, which do-mpc does not read: --to casadi is for it.",
+            stacklevel=3,
+        )

@@ -8,6 +8,7 @@ import tyro
 
 from multistep.commands.baselines import beside, score_baselines
 from multistep.commands.free_runs import write_free_runs
+from multistep.commands.outside import count_outside
 from multistep.commands.source import (
     Changes,
     Source,
@@ -56,6 +57,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     columns = fitted_columns(model, config.model, config.source.columns)
     episodes = read_episodes(replace(config.source, columns=columns), config.changes)
     check_same_step(model.time_step, episodes.time_step)
+    num_outside = count_outside(model, episodes)
     horizon = usual_horizon(episodes, config.score_horizon, model.num_past)
     scores = score(model, episodes, horizon=horizon)
     linear = beside(config.model)
@@ -71,6 +73,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
         **baselines,
         **write_free_runs(model, linear, episodes, config.out),
         "episodes": len(episodes),
+        "samples_outside_training_range": num_outside,
         "score_horizon": horizon,
     }
     write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)

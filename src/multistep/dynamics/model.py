@@ -1,5 +1,7 @@
 """`Model`: what a fit returns and everything else uses, a learned dynamics in the user's own units."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import equinox as eqx
@@ -34,6 +36,8 @@ class Model(AbstractModel):
     action_names: tuple[str, ...] = eqx.field(static=True)
     time_step: float | None = eqx.field(static=True, default=None)
     """Seconds of one step, if the training data said."""
+    units: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+    """Names and units of states and actions, where the training data said."""
 
     def step(self, state: State, action: Action) -> State:
         normalised = self.normaliser.normalise_state(state), self.normaliser.normalise_action(action)
@@ -79,6 +83,8 @@ class MemoryModel(AbstractDynamics):
     action_names: tuple[str, ...] = eqx.field(static=True)
     time_step: float | None = eqx.field(static=True, default=None)
     """Seconds of one step, if the training data said."""
+    units: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
+    """Names and units of states and actions, where the training data said."""
 
     @property
     def num_past(self) -> int:
@@ -127,11 +133,14 @@ def in_units(
     state_names: tuple[str, ...],
     action_names: tuple[str, ...],
     time_step: float | None = None,
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> Model | MemoryModel:
-    """The learned dynamics in the user's units, which the normaliser knows."""
+    """The learned dynamics in the user's units, which the normaliser knows; `units` are their names."""
+    own_units = tuple((name, units[name]) for name in (*state_names, *action_names) if name in units)
+    known = state_names, action_names, time_step, own_units
     if isinstance(learned, AbstractModel):
-        return Model(learned, normaliser, state_names, action_names, time_step)
-    return MemoryModel(learned, normaliser, state_names, action_names, time_step)
+        return Model(learned, normaliser, *known)
+    return MemoryModel(learned, normaliser, *known)
 
 
 def _frame_of(model: Model | MemoryModel, states: ArrayLike) -> Any:

@@ -69,6 +69,7 @@ def save_model(model: Model | MemoryModel, path: str | Path) -> None:
         "state_names": model.state_names,
         "action_names": model.action_names,
         **({} if model.time_step is None else {"time_step": model.time_step}),
+        **({"units": dict(model.units)} if model.units else {}),
     }
     arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(model).items()}
     with replacing(Path(path)) as temporary:
@@ -98,7 +99,7 @@ def load_model(path: str | Path) -> Model | MemoryModel:
     header = _header(path, metadata)
     if header["version"] == 1:
         arrays = {name.replace(".network.", ".learned.", 1): array for name, array in arrays.items()}
-    return _filled(path, _skeleton(path, header), arrays)
+    return _filled(path, _skeleton(path, header, ".normaliser.state_range" in arrays), arrays)
 
 
 def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
@@ -122,14 +123,15 @@ def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
     return header
 
 
-def _skeleton(path: Path, header: dict[str, Any]) -> Model | MemoryModel:
+def _skeleton(path: Path, header: dict[str, Any], has_ranges: bool) -> Model | MemoryModel:
     """A model of the shapes that the header asks for, without values."""
     try:
         architecture = _made(path, header)
         names = tuple(header["state_names"]), tuple(header["action_names"])
         step = header.get("time_step")
+        units = {str(name): str(unit) for name, unit in header.get("units", {}).items()}
         return eqx.filter_eval_shape(
-            _empty_model, architecture, *names, None if step is None else float(step)
+            _empty_model, architecture, *names, None if step is None else float(step), units, has_ranges
         )
     except InputError:
         raise
@@ -182,11 +184,14 @@ def _empty_model(
     state_names: tuple[str, ...],
     action_names: tuple[str, ...],
     time_step: float | None,
+    units: dict[str, str],
+    has_ranges: bool,
 ) -> Model | MemoryModel:
     states, actions = len(state_names), len(action_names)
     learned = architecture.make(states, actions, key=jax.random.key(0)).freeze()
-    normaliser = Normaliser(jnp.zeros(states), jnp.ones(states), jnp.zeros(actions), jnp.ones(actions))
-    return in_units(learned, normaliser, state_names, action_names, time_step)
+    ranges = (jnp.zeros((2, states)), jnp.zeros((2, actions))) if has_ranges else ()
+    sizes = jnp.zeros(states), jnp.ones(states), jnp.zeros(actions), jnp.ones(actions)
+    return in_units(learned, Normaliser(*sizes, *ranges), state_names, action_names, time_step, units)
 
 
 def _filled(path: Path, skeleton: Model | MemoryModel, arrays: dict[str, np.ndarray]) -> Model | MemoryModel:

@@ -18,6 +18,9 @@ class Normaliser(eqx.Module):
     state_deviation: Float[Array | ndarray, " state"]
     action_mean: Float[Array | ndarray, " action"]
     action_deviation: Float[Array | ndarray, " action"]
+    state_range: Float[Array | ndarray, "2 state"] | None = None
+    """Lowest and highest of each; none in models that were saved before it was kept."""
+    action_range: Float[Array | ndarray, "2 action"] | None = None
 
     def normalise_state(self, state: State) -> State:
         return (state - self.state_mean) / self.state_deviation
@@ -38,8 +41,19 @@ class Normaliser(eqx.Module):
 
 def fit_normaliser(episodes: Episodes) -> Normaliser:
     """The normaliser of these episodes; a constant column keeps its unit, so that it normalises to zero."""
-    parts = (
+    (state_mean, state_unit), (action_mean, action_unit) = (
         (values.mean(axis=0, dtype=np.float64), unit_of(values))
         for values in (episodes.states, episodes.actions)
     )
-    return Normaliser(*(array for part in parts for array in part))
+    ranges = _range_of(episodes.states, episodes.turns), _range_of(episodes.actions)
+    return Normaliser(state_mean, state_unit, action_mean, action_unit, *ranges)
+
+
+def _range_of(
+    values: Float[ndarray, "rows column"], turns: tuple[float, ...] = ()
+) -> Float[ndarray, "2 column"]:
+    """Lowest and highest of each column; of an angle that was seen all around, everything."""
+    low, high = (found.astype(np.float64) for found in (values.min(axis=0), values.max(axis=0)))
+    turn = np.asarray(turns or np.zeros(len(low)))
+    is_whole = (turn > 0) & (high - low >= turn)
+    return np.stack([np.where(is_whole, -np.inf, low), np.where(is_whole, np.inf, high)])

@@ -90,6 +90,7 @@ def view_export(config: Any, summary: Any) -> Shown:
     yield (
         f"The model is in {summary['out']}: it starts from {past} and carries {summary['memory_size']} "
         "numbers from step to step."
+        + (f" What it starts from is made by {summary['start']}." if summary["start"] else "")
     )
 
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from multistep.data import Episodes
-from multistep.dynamics import average, in_units
+from multistep.dynamics import average
 from multistep.errors import InputError
 from multistep.training.base import AbstractRecipe, Fit, Score
 from multistep.training.history import Outcome
@@ -73,8 +73,8 @@ class Averaging(AbstractRecipe):
             one = good[0] if good else parts["member_0"]
             return one if len(parts) == 1 else replace(one, outcome=outcome, parts=parts)
         best = max(good, key=_score_of)
-        own, learned = best.model, average([part.model.learned for part in good])
-        model = in_units(learned, own.normaliser, own.state_names, own.action_names, own.time_step)
+        # Names, units and ranges are those of any of them.
+        model = replace(best.model, learned=average([part.model.learned for part in good]))
         epochs = [epoch for part in parts.values() for epoch in part.history]
         history = tuple(replace(epoch, number=number) for number, epoch in enumerate(epochs))
         return Fit(model, history, outcome, parts=parts, kept=best.best_epoch)

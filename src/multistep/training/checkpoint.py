@@ -22,7 +22,7 @@ from multistep.training.history import Epoch, Outcome
 from multistep.types import Key
 
 Tree = TypeVar("Tree", bound=PyTree)
-LAYOUT = 2  # of the arrays: a checkpoint of another layout is of another fit
+LAYOUT = 3  # of the arrays: a checkpoint of another layout is of another fit
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from multistep.dynamics import (
     Normaliser,
     ShallowConfig,
     average,
-    fit_normaliser,
     in_units,
 )
 from multistep.errors import InputError
@@ -210,7 +209,7 @@ class _Finished:
         one = learned[0] if len(learned) == 1 else average(learned)
         units = jax.tree.map(lambda values: jnp.asarray(values, float), self.race.normaliser)
         pool = self.race.pool
-        return in_units(one, units, pool.state_names, pool.action_names, pool.time_step)
+        return in_units(one, units, pool.state_names, pool.action_names, pool.time_step, pool.units)
 
     def judge(self, score: Score, judges: Sequence[Episodes], ridge: int) -> float:
         """Mean of the scores on what each fold left out, or on the validation episodes."""
@@ -221,7 +220,7 @@ class _Finished:
 
 def _race(recipe: GaussNewton, pool: Episodes, key: Key) -> _Race:
     network = recipe.network.suited_to(pool)
-    normaliser = fit_normaliser(pool)
+    normaliser = network.normaliser(pool)
     size = pool.state_size, pool.action_size
     past = network.make(*size, key=key).num_past
     check_past(pool, past)

@@ -58,7 +58,8 @@ class LeastSquares(AbstractRecipe):
         windows, starts = Windows(*normaliser.normalise(train), 1, past), window_starts(train, 1, past)
         line = line.begin(windows, starts, normaliser)
         units = jax.tree.map(lambda values: jnp.asarray(values, float), normaliser)
-        model = in_units(line.freeze(), units, train.state_names, train.action_names, train.time_step)
+        names = train.state_names, train.action_names
+        model = in_units(line.freeze(), units, *names, train.time_step, train.units)
         error = float(_error(line, windows, jnp.asarray(starts)))
         value = float(np.nan_to_num(score(model, valid), nan=-np.inf))
         epoch = Epoch(0, (error,), (1.0,), value, time.perf_counter() - started)

@@ -165,7 +165,9 @@ class _Job(NamedTuple):
     def model_of(self, learner: Any) -> Any:
         normaliser = jax.tree.map(lambda values: jnp.asarray(values, float), self.normaliser)
         train = self.train
-        return in_units(learner.freeze(), normaliser, train.state_names, train.action_names, train.time_step)
+        return in_units(
+            learner.freeze(), normaliser, train.state_names, train.action_names, train.time_step, train.units
+        )
 
     def next(self, history: tuple[Epoch, ...]) -> Lesson | Outcome:
         """What comes after this history."""

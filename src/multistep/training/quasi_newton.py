@@ -208,7 +208,9 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
         """In the precision that everything else has."""
         with jax.enable_x64(True):
             learned = eqx.combine(restore(jnp.asarray(weights)), rest).freeze()
-            model = in_units(learned, units, train.state_names, train.action_names, train.time_step)
+            model = in_units(
+                learned, units, train.state_names, train.action_names, train.time_step, train.units
+            )
         return _in_precision(model, jnp.zeros(()).dtype)
 
     return _Problem(np.asarray(flat), evaluate, first, all_errors, model_of)

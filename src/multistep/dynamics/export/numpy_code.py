@@ -1,12 +1,12 @@
 """A model as one Python file that needs NumPy and nothing else."""
 
 import base64
-import json
-from typing import Any
+from pprint import pformat
 
 import numpy as np
 from numpy import ndarray
 
+from multistep.dynamics.export.facts import Facts
 from multistep.dynamics.export.program import Apply, Operation, Pick, Product, Program, StepPrograms, Value
 
 FUNCTIONS = {
@@ -19,7 +19,7 @@ FUNCTIONS = {
     "sqrt": "np.sqrt({0})",
     "abs": "np.abs({0})",
     "square": "{0} * {0}",
-    "logistic": "1 / (1 + np.exp(-{0}))",
+    "logistic": "0.5 + 0.5 * np.tanh(0.5 * {0})",  # without the overflow of exp
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
@@ -27,18 +27,52 @@ FUNCTIONS = {
     "max": "np.maximum({0}, {1})",
     "min": "np.minimum({0}, {1})",
 }
-HEAD = '''"""A dynamics model, exported by multistep. It needs NumPy and nothing else.
+HEAD = '''"""A dynamics model, exported by multistep. It needs NumPy and nothing else; numbers are float32.
 
-    memory = start(past_states, past_actions)   # {num_past} past states, oldest first, the actions between
+    memory = start(past_states, past_actions)
     memory, outputs = step(memory, action)
     outputs = rollout(past_states, past_actions, actions)
+
+{past}
+FACTS has names, order, units, means and deviations, the time step, and the range of the training data; None:
+not known, or (of a range) any number. COUNTED counts the calls of step{watched}, and those with a state or an
+action outside of that range, where the model is a guess: there is one warning at the first.
 """
 
 import base64
+import warnings
 
 import numpy as np
 
 FACTS = {facts}
+COUNTED = {"calls": 0, "outside": 0}
+_KINDS = ("states", "actions")
+LOW, HIGH = (
+    {of: np.array([none if own[end] is None else own[end] for own in FACTS[of]], np.float32) for of in _KINDS}
+    for end, none in (("low", -np.inf), ("high", np.inf))
+)
+
+
+def outside(state=None, action=None):
+    """How many numbers of the state and the action are outside of the range of the training data."""
+    count = 0
+    for of, numbers in zip(_KINDS, (state, action)):
+        if numbers is not None:
+            numbers = np.asarray(numbers, np.float32).reshape(-1, len(LOW[of]))
+            count += numbers.size - int(np.count_nonzero((numbers >= LOW[of]) & (numbers <= HIGH[of])))
+    return count
+
+
+def _count(state, action):
+    COUNTED["calls"] += 1
+    if outside(state, action):
+        COUNTED["outside"] += 1
+        if COUNTED["outside"] == 1:
+            warnings.warn(
+                "A state or an action is outside of the range of the training data, where the model is a "
+                "guess: COUNTED counts the calls where it is.",
+                stacklevel=3,
+            )
 
 
 def _array(text, kind, *shape):
@@ -56,24 +90,36 @@ def rollout(past_states, past_actions, actions):
         outputs.append(output)
     return np.stack(outputs)
 '''
+OF_ONE = "The memory is the state itself: past_states is one state, past_actions is empty."
+OF_SEVERAL = "past_states has {0} rows, the oldest first, past_actions the {1} rows between them."
 
 
-def numpy_code(programs: StepPrograms, facts: dict[str, Any]) -> str:
+def numpy_code(programs: StepPrograms, facts: Facts) -> str:
     """The file's text.
 
     **Arguments:**
 
     - `programs`: the model's start and step.
-    - `facts`: names, units and what else is to be known of the model, as plain values.
+    - `facts`: what is to be known of the model.
     """
     writer = _Writer()
-    functions = [
-        writer.function("start", programs.start, ("past_states", "past_actions")),
-        writer.function("step", programs.step, ("memory", "action")),
-    ]
-    facts_text = json.dumps(facts, indent=4).replace("null", "None").replace("true", "True")
-    head = HEAD.replace("{num_past}", str(facts["num_past"])).replace("{facts}", facts_text)
-    return head + "\n".join(writer.constants) + "\n\n\n" + "\n\n\n".join(functions) + "\n" + TAIL
+    start = writer.function("start", programs.start, ("past_states", "past_actions"))
+    step = writer.function("step", programs.step, ("memory", "action"))
+    # The state before the step; where memory is something else, what is observed after it.
+    is_state = facts.num_past == 1
+    step = _counting(step, "memory" if is_state else writer.text(programs.step.outputs[-1]), "action")
+    start = start if is_state else _counting(start, "past_states", "past_actions")
+    past = OF_ONE if is_state else OF_SEVERAL.format(facts.num_past, facts.num_past - 1)
+    literal = pformat(facts.plain, width=110, sort_dicts=False)
+    head = HEAD.replace("{past}", past).replace("{watched}", "" if is_state else " and start")
+    head = head.replace("{facts}", literal)
+    return head + "\n".join(writer.constants) + f"\n\n\n{start}\n\n\n{step}\n{TAIL}"
+
+
+def _counting(function: str, state: str, action: str) -> str:
+    """The function, its last line before the result a count of what is outside."""
+    before, _, result = function.rpartition("    return ")
+    return f"{before}    _count({state}, {action})\n    return {result}"
 
 
 class _Writer:
@@ -88,28 +134,24 @@ class _Writer:
         lines += [
             f"    {operation.result.name} = {self._formula(operation)}" for operation in program.operations
         ]
-        return "\n".join([*lines, f"    return {', '.join(map(self._text, program.outputs))}"])
+        return "\n".join([*lines, f"    return {', '.join(map(self.text, program.outputs))}"])
 
     def _formula(self, operation: Operation) -> str:
         if isinstance(operation, Apply):
-            return FUNCTIONS[operation.function].format(*map(self._text, operation.operands))
+            return FUNCTIONS[operation.function].format(*map(self.text, operation.operands))
         if isinstance(operation, Product):
-            return f"{self._text(operation.vector)} @ {self._constant(operation.matrix, '<f4')}"
+            return f"{self.text(operation.vector)} @ {self._constant(operation.matrix, '<f4')}"
         if isinstance(operation, Pick):
-            sources, offsets = (
-                operation.sources,
-                np.cumsum([0, *(source.size for source in operation.sources)]),
-            )
-            joined = self._text(sources[0])
-            if len(sources) > 1:
-                joined = f"np.concatenate([{', '.join(map(self._text, sources))}])"
-            places = offsets[operation.places[:, 0]] + operation.places[:, 1]
-            if np.array_equal(places, np.arange(offsets[-1])):
+            joined = self.text(operation.sources[0])
+            if len(operation.sources) > 1:
+                joined = f"np.concatenate([{', '.join(map(self.text, operation.sources))}])"
+            if operation.takes_all:
                 return joined
-            return f"{joined}[{_range(places) or self._constant(places, '<i4')}]"
-        return f"{self._text(operation.source)}[{self._constant(operation.places, '<i4')}].sum(axis=1)"
+            places = operation.joined_places
+            return f"{joined}[{as_slice(places) or self._constant(places, '<i4')}]"
+        return f"{self.text(operation.source)}[{self._constant(operation.places, '<i4')}].sum(axis=1)"
 
-    def _text(self, value: Value) -> str:
+    def text(self, value: Value) -> str:
         if value.constant is None:
             return value.name
         if value.size == 1:
@@ -122,7 +164,7 @@ class _Writer:
         return name
 
 
-def _range(places: ndarray) -> str:
+def as_slice(places: ndarray) -> str:
     """As a slice, if it is one."""
     first, size = int(places[0]), len(places)
     return f"{first}:{first + size}" if np.array_equal(places, first + np.arange(size)) else ""

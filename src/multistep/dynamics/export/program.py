@@ -3,6 +3,7 @@ matrices, functions of each number, and picking numbers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -22,14 +23,8 @@ UNARY = {
 }  # fmt: skip
 """Functions of each number, by JAX's name and by ours."""
 BINARY = {
-    "add": "add",
-    "add_any": "add",
-    "sub": "sub",
-    "mul": "mul",
-    "div": "div",
-    "max": "max",
-    "min": "min",
-}
+    "add": "add", "add_any": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "max", "min": "min",
+}  # fmt: skip
 MOVES = (
     "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "rev", "transpose", "split",
     "concatenate", "stack", "tile",
@@ -73,6 +68,24 @@ class Pick:
     result: Value
     sources: tuple[Value, ...]
     places: ndarray
+
+    @property
+    def runs(self) -> list[tuple[int, int]]:
+        """Where in the result each run of neighbours in the same source begins and ends."""
+        steps = np.diff(self.places, axis=0)
+        breaks = np.flatnonzero((steps[:, 0] != 0) | (steps[:, 1] != 1)) + 1
+        return list(pairwise([0, *breaks.tolist(), len(self.places)]))
+
+    @property
+    def joined_places(self) -> ndarray:
+        """The places in all sources, one after the other."""
+        offsets = np.cumsum([0, *(source.size for source in self.sources)])
+        return offsets[self.places[:, 0]] + self.places[:, 1]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it is all of the sources, one after the other."""
+        return np.array_equal(self.joined_places, np.arange(sum(source.size for source in self.sources)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,12 +221,9 @@ class _Lowering:
             return [self._product(operands, shapes, parameters["dimension_numbers"], out.size)]
         if name == "reduce_sum":
             places = np.arange(operands[0].size).reshape(shapes[0])
-            axes = tuple(parameters["axes"])
-            kept = [axis for axis in range(places.ndim) if axis not in axes]
-            places = places.transpose(*kept, *axes).reshape(out.size, -1)
-            result = self._new(out.size)
-            self.operations.append(Total(result, operands[0], places))
-            return [result]
+            places = np.moveaxis(places, parameters["axes"], range(-len(parameters["axes"]), 0))
+            self.operations.append(Total(self._new(out.size), operands[0], places.reshape(out.size, -1)))
+            return [self.operations[-1].result]
         raise InputError(
             f"The model has an operation, {name}, that no export knows of: export a network, a line, or one "
             "of them with lags or a hidden state."
