@@ -33,7 +33,7 @@ def plant(inputs):
 
 
 def tanks_file(folder, samples=200):
-    """In the format of the published one: side by side, quoted names, a trailing comma."""
+    """In the format of the published one: side by side, quoted names, trailing commas."""
     rng = np.random.default_rng(0)
     inputs = np.repeat(rng.standard_normal((samples // 5, 2)), 5, axis=0)
     outputs = np.stack([plant(inputs[:, 0]), plant(inputs[:, 1])], axis=1)
@@ -41,7 +41,7 @@ def tanks_file(folder, samples=200):
     for number, (given, found) in enumerate(zip(inputs, outputs, strict=True)):
         step = "4" if number == 0 else ""
         lines.append(",".join([*map(repr, [*given.tolist(), *found.tolist()]), step, ""]))
-    (folder / "cascaded_tanks.csv").write_text("\n".join(lines) + "\n")
+    (folder / "cascaded_tanks.csv").write_text("\n".join([*lines, ",,,,,"]) + "\n")
     return inputs, outputs
 
 

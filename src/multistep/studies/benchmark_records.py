@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 from jaxtyping import Float
 from numpy import ndarray
@@ -193,4 +194,7 @@ def _columns(path: Path, names: tuple[str, str]) -> list[Float[ndarray, "samples
         raise InputError(f"{path} cannot be read as a table: fetch it again.") from error
     if missing := [name for name in names if name not in table.columns]:
         raise InputError(f"{path} has no column {missing[0]}; it has {', '.join(table.columns)}.")
-    return [table.select(pl.col(name).cast(float, strict=False)).to_numpy() for name in names]
+    found = table.select(pl.col(name).cast(float, strict=False) for name in names).to_numpy()
+    used = np.flatnonzero(~np.isnan(found).all(axis=1))  # a last line of commas alone is none
+    found = found[: used[-1] + 1 if len(used) else 0]
+    return [found[:, :1], found[:, 1:]]
