@@ -152,7 +152,7 @@ class Automatic(AbstractRecipe):
     ) -> Fit:
         """The part that the judge prefers; the parts are called linear, small, first and second."""
         if isinstance(self.memory, ChosenMemory):
-            return self._with_chosen_memory(train, valid, key, score, checkpoint)
+            return self._with_chosen_memory(self.memory.most, train, valid, key, score, checkpoint)
         pool, started = join(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
@@ -165,11 +165,17 @@ class Automatic(AbstractRecipe):
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
 
     def _with_chosen_memory(
-        self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
+        self,
+        most: int | None,
+        train: Episodes,
+        valid: Episodes,
+        key: Key,
+        score: Score,
+        checkpoint: str | Path | None,
     ) -> Fit:
         """The fit with the memory that quick fits did best with."""
         with progress_spinner("trying lags and hidden states"):
-            memory, judged = choose_memory(train, valid, key=key, score=score)
+            memory, judged = choose_memory(train, valid, key=key, score=score, most=most)
         tried = ", ".join(f"{describe(each)} {_digits(value)}" for each, value in judged.items())
         own = replace(self, memory=memory)
         fit = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)

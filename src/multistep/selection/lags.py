@@ -32,12 +32,15 @@ taken."""
 class ChosenMemory(AbstractMemory):
     """Not yet known: the automatic recipe tries several."""
 
+    most: int | None = None
+    """Past outputs that a model may start from at most, where a benchmark's rules or an application say so."""
+
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         raise InputError("--lags auto belongs to the automatic recipe: give the number of lags, or leave it.")
 
 
 def choose_memory(
-    train: Episodes, valid: Episodes, *, key: Key, score: Score
+    train: Episodes, valid: Episodes, *, key: Key, score: Score, most: int | None = None
 ) -> tuple[AbstractMemory, dict[AbstractMemory, float]]:
     """The shortest memory that is about as good as the best, and the score of each that was tried.
 
@@ -46,8 +49,10 @@ def choose_memory(
     - `train`, `valid`: episodes to fit to, and to judge by.
     - `key`: of the fits.
     - `score`: the judge's.
+    - `most`: past outputs at most.
     """
     longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
+    longest = longest if most is None else min(longest, most)
     outputs = train.state_size
     tried: list[AbstractMemory] = [Lags(count) for count in LAGS if count <= max(1, longest)]
     tried += [
