@@ -33,7 +33,7 @@ class ChosenMemory(AbstractMemory):
     """Not yet known: the automatic recipe tries several."""
 
     most: int | None = None
-    """Past outputs that a model may start from at most, where a benchmark's rules or an application say so."""
+    """Past outputs that a model may start from at most, as a benchmark's rules may say."""
 
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         raise InputError("--lags auto belongs to the automatic recipe: give the number of lags, or leave it.")
