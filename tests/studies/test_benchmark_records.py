@@ -19,30 +19,9 @@ from multistep.studies.benchmark_records import (
     read_benchmark,
 )
 from multistep.training import LeastSquares
+from systems import tanks_file
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-
-
-def plant(inputs):
-    """A damped mass, pushed; what is measured is where it is."""
-    place, speed, places = 0.3, 0.0, []
-    for pushed in inputs:
-        places.append(place)
-        place, speed = place + 0.1 * speed, 0.95 * speed - 0.1 * place + 0.1 * pushed
-    return np.array(places)
-
-
-def tanks_file(folder, samples=200):
-    """In the format of the published one: side by side, quoted names, trailing commas."""
-    rng = np.random.default_rng(0)
-    inputs = np.repeat(rng.standard_normal((samples // 5, 2)), 5, axis=0)
-    outputs = np.stack([plant(inputs[:, 0]), plant(inputs[:, 1])], axis=1)
-    lines = ['"uEst","uVal","yEst","yVal","Ts",']
-    for number, (given, found) in enumerate(zip(inputs, outputs, strict=True)):
-        step = "4" if number == 0 else ""
-        lines.append(",".join([*map(repr, [*given.tolist(), *found.tolist()]), step, ""]))
-    (folder / "cascaded_tanks.csv").write_text("\n".join([*lines, ",,,,,"]) + "\n")
-    return inputs, outputs
 
 
 def test_experiments_side_by_side(tmp_path):
