@@ -40,12 +40,28 @@ def main() -> None:
     inputs, outputs = data["train_inputs"], data["train_outputs"]
     (u_mean, u_unit), (y_mean, y_unit) = ((each.mean(0), each.std(0)) for each in (inputs, outputs))
     started = time.process_time()
-    rng = np.random.default_rng(words.seed)
+    model = fit((outputs - y_mean) / y_unit, (inputs - u_mean) / u_unit, words.seed)
+    seconds = time.process_time() - started
+    found = {}
+    for name in data["tests"]:
+        given = (data[f"inputs_{name}"] - u_mean) / u_unit
+        seen = (data[f"seen_{name}"] - y_mean) / y_unit
+        start = model.learn_x0(
+            given[: len(seen)], seen, RTS_epochs=SMOOTHINGS, LBFGS_refinement=True, verbosity=False
+        )
+        found[f"predicted_{name}"] = np.asarray(model.predict(start, given)[0]) * y_unit + y_mean
+    about = f"jax-sysid {version('jax-sysid')}, jax {jax.__version__}"
+    np.savez(words.target, seconds=seconds, about=about, **found)
+
+
+def fit(outputs: np.ndarray, inputs: np.ndarray, seed: int) -> Model:
+    """The model of the whole record; how long it takes is in the numbers of its epochs."""
+    rng = np.random.default_rng(seed)
+    num_inputs, num_outputs = inputs.shape[1], outputs.shape[1]
 
     def drawn(*shape: int) -> np.ndarray:
         return SCALE * rng.standard_normal(shape)
 
-    num_inputs, num_outputs = inputs.shape[1], outputs.shape[1]
     model = Model(HIDDEN, num_outputs, num_inputs, state_fcn=state_fcn, output_fcn=output_fcn)
     model.init(
         params=[
@@ -61,18 +77,8 @@ def main() -> None:
     )
     model.loss(rho_x0=RHO, rho_th=RHO)
     model.optimization(adam_epochs=ADAM, lbfgs_epochs=LBFGS, iprint=-1)
-    model.fit((outputs - y_mean) / y_unit, (inputs - u_mean) / u_unit)
-    seconds = time.process_time() - started
-    found = {}
-    for name in data["tests"]:
-        given = (data[f"inputs_{name}"] - u_mean) / u_unit
-        seen = (data[f"seen_{name}"] - y_mean) / y_unit
-        start = model.learn_x0(
-            given[: len(seen)], seen, RTS_epochs=SMOOTHINGS, LBFGS_refinement=True, verbosity=False
-        )
-        found[f"predicted_{name}"] = np.asarray(model.predict(start, given)[0]) * y_unit + y_mean
-    about = f"jax-sysid {version('jax-sysid')}, jax {jax.__version__}"
-    np.savez(words.target, seconds=seconds, about=about, **found)
+    model.fit(outputs, inputs)
+    return model
 
 
 if __name__ == "__main__":

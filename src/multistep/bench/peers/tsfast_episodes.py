@@ -8,16 +8,13 @@ the seconds of the processor allow, by the time of the first batches.
 
 import argparse
 import random
-import tempfile
 import time
 from importlib.metadata import version
-from pathlib import Path
 
-import h5py
 import numpy as np
 import torch
 from tsfast.prediction.fransys import FranSysLearner  # pyright: ignore[reportMissingImports]
-from tsfast.tsdata import create_dls  # pyright: ignore[reportMissingImports]
+from tsfast.tsdata import create_dls_from_readers  # pyright: ignore[reportMissingImports]
 
 HIDDEN, BATCH = 100, 64
 BATCHES = 300
@@ -25,6 +22,20 @@ BATCHES = 300
 TRIAL = 10
 """Batches by which the time of an epoch is found."""
 CHUNK = 1024
+
+
+class Arrays:
+    """A reader, as the library asks for one, of arrays by name in place of files."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]):
+        self.arrays = arrays
+        self.n_features = next(iter(arrays.values())).shape[1]
+
+    def file_len(self, entry) -> int:
+        return len(self.arrays[entry.path])
+
+    def read(self, entry, first: int, last: int) -> np.ndarray:
+        return self.arrays[entry.path][first:last]
 
 
 def main() -> None:
@@ -36,59 +47,58 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True)
     words = parser.parse_args()
     torch.set_num_threads(1)
-    torch.manual_seed(words.seed)
-    random.seed(words.seed)
     data = np.load(words.source)
-    past, ahead = data["past_states"].shape[1], data["actions"].shape[1]
     started = time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
-        files = {part: _write(data, part, Path(folder)) for part in ("train", "valid")}
-
-        def learner(batches: int):
-            loaders = create_dls(
-                [f"u{n}" for n in range(data["actions"].shape[2])],
-                [f"y{n}" for n in range(data["past_states"].shape[2])],
-                files,
-                win_sz=past + ahead,
-                bs=BATCH,
-                n_batches_train=batches,
-                cache=True,
-            )
-            return FranSysLearner(
-                loaders, past, attach_output=True, hidden_size=HIDDEN, rnn_type="gru", show_bar=False
-            )
-
-        before = time.process_time()
-        learner(TRIAL).fit(1)
-        each = BATCHES / TRIAL * (time.process_time() - before)
-        epochs = max(1, int((words.seconds - (time.process_time() - started)) / each))
-        torch.manual_seed(words.seed)
-        learned = learner(BATCHES)
-        learned.fit_flat_cos(epochs)
+    model, epochs = fit(data, words.seed, words.seconds)
     seconds = time.process_time() - started
     about = f"tsfast {version('tsfast')}, torch {torch.__version__}, {epochs} epochs of {BATCHES} batches"
-    np.savez(words.target, seconds=seconds, about=about, predicted=_predict(learned.model, data))
+    np.savez(words.target, seconds=seconds, about=about, predicted=predict(model, data))
 
 
-def _write(data, part: str, folder: Path) -> list[str]:
-    """A file for each episode; with a state stands the action that led to it, none (0) with the first."""
-    names = []
-    states, actions = data[f"{part}_states"], data[f"{part}_actions"]
-    for number, length in enumerate(data[f"{part}_lengths"]):
-        (own, states), (led, actions) = (
-            np.split(states, [length + 1]),
-            np.split(actions, [length]),
+def fit(data, seed: int, seconds: float) -> tuple[torch.nn.Module, int]:
+    """The model, and how many epochs there was time for."""
+    past, ahead = data["past_states"].shape[1], data["actions"].shape[1]
+    states, actions = {}, {}
+    for part in ("train", "valid"):
+        _read_episodes(data, part, states, actions)
+
+    def learner(batches: int):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        loaders = create_dls_from_readers(
+            Arrays(actions),
+            Arrays(states),
+            train_files=[name for name in states if name.startswith("train")],
+            valid_files=[name for name in states if name.startswith("valid")],
+            win_sz=past + ahead,
+            bs=BATCH,
+            n_batches_train=batches,
         )
-        names.append(str(folder / f"{part}{number}.hdf5"))
-        led = np.concatenate([np.zeros((1, led.shape[1])), led])
-        with h5py.File(names[-1], "w") as file:
-            for letter, columns in (("u", led), ("y", own)):
-                for column, values in enumerate(columns.T):
-                    file[f"{letter}{column}"] = values.astype(np.float32)
-    return names
+        return FranSysLearner(
+            loaders, past, attach_output=True, hidden_size=HIDDEN, rnn_type="gru", show_bar=False
+        )
+
+    started = time.process_time()
+    learner(TRIAL).fit(1)
+    spent = time.process_time() - started
+    epochs = max(1, int((seconds - spent) / (BATCHES / TRIAL * spent)))
+    learned = learner(BATCHES)
+    learned.fit_flat_cos(epochs)
+    return learned.model, epochs
 
 
-def _predict(model: torch.nn.Module, data) -> np.ndarray:
+def _read_episodes(data, part: str, states: dict[str, np.ndarray], actions: dict[str, np.ndarray]) -> None:
+    """Each episode under a name; with a state stands the action that led to it, none (0) with the first."""
+    lengths = data[f"{part}_lengths"]
+    own = np.split(data[f"{part}_states"], np.cumsum(lengths + 1)[:-1])
+    led = np.split(data[f"{part}_actions"], np.cumsum(lengths)[:-1])
+    for number, (after, before) in enumerate(zip(own, led, strict=True)):
+        states[f"{part} {number}"] = after.astype(np.float32)
+        none = np.zeros((1, before.shape[1]))
+        actions[f"{part} {number}"] = np.concatenate([none, before]).astype(np.float32)
+
+
+def predict(model: torch.nn.Module, data) -> np.ndarray:
     """The states after each past, for as many steps as there are actions."""
     past = data["past_states"]
     before = np.concatenate([np.zeros_like(data["past_actions"][:, :1]), data["past_actions"]], axis=1)
