@@ -99,3 +99,26 @@ def plant_episodes(num=4, steps=120, seed=0, order=3):
             state = transition @ state + push * given
         episodes.append((np.array(outputs)[:, None], inputs[:, None]))
     return Episodes.of(episodes, state_names=["y"], action_names=["u"])
+
+
+def _pushed_mass(inputs):
+    """A damped mass, pushed; what is measured is where it is."""
+    place, speed, places = 0.3, 0.0, []
+    for pushed in inputs:
+        places.append(place)
+        place, speed = place + 0.1 * speed, 0.95 * speed - 0.1 * place + 0.1 * pushed
+    return np.array(places)
+
+
+def tanks_file(folder, samples=200):
+    """Two experiments with a plant of second order, in the format of the published benchmark: side by side,
+    with quoted names and trailing commas."""
+    rng = np.random.default_rng(0)
+    inputs = np.repeat(rng.standard_normal((samples // 5, 2)), 5, axis=0)
+    outputs = np.stack([_pushed_mass(inputs[:, 0]), _pushed_mass(inputs[:, 1])], axis=1)
+    lines = ['"uEst","uVal","yEst","yVal","Ts",']
+    for number, (given, found) in enumerate(zip(inputs, outputs, strict=True)):
+        step = "4" if number == 0 else ""
+        lines.append(",".join([*map(repr, [*given.tolist(), *found.tolist()]), step, ""]))
+    (folder / "cascaded_tanks.csv").write_text("\n".join([*lines, ",,,,,"]) + "\n")
+    return inputs, outputs

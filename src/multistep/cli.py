@@ -138,6 +138,10 @@ COMMANDS = {
         "Model steps and seconds to a given score: the automatic recipe by its budget, beside one fit.",
         "bench.quality", "QualityBenchConfig", "run_quality_bench", "view_bench",
     ),
+    "bench identification": Command(
+        "Peers beside ours on published plants and on noisy episodes: jax-sysid, deepSI, tsfast.",
+        "bench.identification", "IdentificationBenchConfig", "run_identification_bench", "view_bench",
+    ),
     "bench agents": Command(
         "SAC in the model, planning and the model as an environment, beside what they cannot beat.",
         "bench.agents", "AgentsBenchConfig", "run_agents_bench", "view_bench",

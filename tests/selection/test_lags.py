@@ -33,6 +33,13 @@ def test_the_automatic_recipe_says_what_memory_it_took():
     assert fit.notes[0].startswith("Memory: 3 lags, of one sample ")
 
 
+@pytest.mark.slow
+def test_no_memory_starts_from_more_outputs_than_it_may():
+    train, valid = plant_episodes(num=3), plant_episodes(num=2, seed=1)
+    _, judged = choose_memory(train, valid, key=jax.random.key(0), score=FreeRunR2(), most=2)
+    assert set(judged) == {Lags(1), HiddenState(3, 2)}
+
+
 def test_in_words():
     assert [describe(each) for each in (Lags(1), Lags(2), HiddenState(4))] == [
         "one sample",
