@@ -98,6 +98,10 @@ COMMANDS = {
         "The automatic recipe beside its parts, a line, the paper's best and the true simulator.",
         "studies.automatic", "AutomaticConfig", "run_automatic", "view_automatic",
     ),
+    "reproduce benchmarks": Command(
+        "Free runs over published records of plants: the automatic recipe, lines, a network, what others report.",
+        "studies.benchmarks", "BenchmarksConfig", "run_benchmarks", "view_benchmarks",
+    ),
     "bench training": Command(
         "Speed and memory of training and scoring, beside a bare matrix product and PyTorch.",
         "bench.training", "TrainingBenchConfig", "run_training_bench", "view_bench",

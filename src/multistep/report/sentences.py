@@ -346,6 +346,24 @@ def automatic_table(out: Path) -> Table:
     return table
 
 
+def benchmarks_sentence(summary: dict[str, Any]) -> str:
+    """What the automatic recipe reaches on each test record."""
+    found = [f"{error:.3g} on {test}" for test, error in summary["automatic"].items()]
+    return f"RMSE of free runs, by the automatic recipe: {'; '.join(found) or 'not yet run'}."
+
+
+def benchmarks_table(out: Path) -> Table:
+    """RMSE of every method on every test record, from `out/rows.csv`, the best first."""
+    table = Table("record", "model", "RMSE", "lowest", "highest", "seconds")
+    rows = pl.read_csv(out / "rows.csv", glob=False, infer_schema_length=None)
+    for (name, test), own in rows.group_by("benchmark", "test", maintain_order=True):
+        for row in own.sort("rmse").iter_rows(named=True):
+            numbers = (row["rmse"], row["lowest"], row["highest"], row["cpu_seconds"])
+            shown = ["" if number is None else f"{number:.3g}" for number in numbers]
+            table.add_row(f"{name} {test}, {row['unit']}", row["model"], *shown)
+    return table
+
+
 def bench_table(out: Path) -> Table:
     """The summary of a benchmark, one line per number."""
     table = Table("measured", "value")

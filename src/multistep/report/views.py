@@ -68,6 +68,11 @@ def view_automatic(config: Any, summary: Any) -> Shown:
     yield f"Seconds, model steps and scores without noise are in {config.out / 'rows.csv'}."
 
 
+def view_benchmarks(config: Any, summary: Any) -> Shown:
+    yield sentences.benchmarks_sentence(summary)
+    yield sentences.benchmarks_table(config.out)
+
+
 def view_inspect(config: Any, summary: Any) -> Shown:
     from multistep.report.overview import draw_overview
 
