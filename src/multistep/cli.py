@@ -99,7 +99,7 @@ COMMANDS = {
         "studies.automatic", "AutomaticConfig", "run_automatic", "view_automatic",
     ),
     "reproduce benchmarks": Command(
-        "Free runs over published records of plants: the automatic recipe, lines, a network, what others report.",
+        "Free runs over published records of plants: the automatic recipe beside lines and a network.",
         "studies.benchmarks", "BenchmarksConfig", "run_benchmarks", "view_benchmarks",
     ),
     "bench training": Command(

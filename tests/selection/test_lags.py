@@ -2,6 +2,7 @@ import jax
 import pytest
 
 from multistep.dynamics import HiddenState, Lags
+from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2
 from multistep.selection import lags
 from multistep.selection.automatic import Automatic
@@ -27,10 +28,18 @@ def test_the_shortest_memory_that_explains_the_plant_is_chosen():
 @pytest.mark.slow
 def test_the_automatic_recipe_says_what_memory_it_took():
     train, valid = plant_episodes(num=3), plant_episodes(num=2, seed=1)
-    recipe = Automatic(memory=ChosenMemory(), budget="50k", without=("small", "cross_fitting"))
+    recipe = Automatic(memory=ChosenMemory(), budget="50k", without=("cross_fitting",))
     fit = recipe.fit(train, valid, key=jax.random.key(0), score=FreeRunR2())
     assert fit.model.num_past == 3
-    assert fit.notes[0].startswith("Memory: 3 lags, of one sample ")
+    assert any(note.startswith("Memory: 3 lags, of a hidden state of 3 numbers ") for note in fit.notes)
+    assert set(fit.parts) == {"linear", "small"}
+    assert fit.judged[fit.chosen] == max(fit.judged.values()) > 0.999
+
+
+def test_the_memory_is_chosen_by_small_networks():
+    recipe = Automatic(memory=ChosenMemory(), without=("small",))
+    with pytest.raises(InputError, match="do not leave them out"):
+        recipe.fit(plant_episodes(num=3), plant_episodes(num=2), key=jax.random.key(0), score=FreeRunR2())
 
 
 @pytest.mark.slow

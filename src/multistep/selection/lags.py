@@ -127,6 +127,8 @@ def describe(memory: AbstractMemory) -> str:
     return "lags chosen by the judge" if isinstance(memory, ChosenMemory) else "no memory"
 
 
-def _size(memory: AbstractMemory) -> int:
-    """Numbers that it carries of each output, about."""
-    return memory.count if isinstance(memory, Lags) else getattr(memory, "size", 1)
+def _size(memory: AbstractMemory) -> tuple[int, bool]:
+    """Outputs or numbers that it carries; lags come before a hidden state of as many."""
+    if isinstance(memory, HiddenState):
+        return memory.size, True
+    return memory.num_past, False
