@@ -73,7 +73,8 @@ def test_what_is_not_counted_may_be_no_number(getkey):
         strict=True,
     ):
         np.testing.assert_array_equal(one, other)
-    assert cost_of(dynamics, weights, broken, share, 0.0) == cost_of(dynamics, weights, batch, share, 0.0)
+    none = jnp.zeros(())
+    assert cost_of(dynamics, weights, broken, share, none) == cost_of(dynamics, weights, batch, share, none)
 
 
 def test_a_descent_ends_where_that_of_scipy_does(getkey):
@@ -83,14 +84,14 @@ def test_a_descent_ends_where_that_of_scipy_does(getkey):
     start = loud(network.make(1, 1, key=getkey()), getkey(), 0.1)
     batch = windows(2, count=8, horizon=5, outputs=1)
     made = jax.vmap(lambda window: forecast(truth, window.past, window.actions).mean)(batch)
-    batch, share, ridge = batch._replace(states=made), jnp.ones((8, 5)), 1e-2
+    batch, share, ridge = batch._replace(states=made), jnp.ones((8, 5)), jnp.full((), 1e-2, float)
     first = flat_weights(start)
 
     def residuals(weights):
         learned = with_weights(start, jnp.asarray(weights))
         predicted = jax.vmap(lambda window: forecast(learned, window.past, window.actions).mean)(batch)
         errors = (predicted - batch.states).ravel() / np.sqrt(batch.states.size)
-        return np.asarray(jnp.concatenate([errors, np.sqrt(ridge) * (weights - first)]))
+        return np.asarray(jnp.concatenate([errors, jnp.sqrt(ridge) * (weights - first)]))
 
     theirs = least_squares(residuals, np.asarray(first), xtol=1e-12, ftol=1e-12, gtol=1e-12)
     descent = Descent(first, cost_of(start, first, batch, share, ridge), jnp.full((), 1e-2, float))
@@ -110,7 +111,7 @@ def test_the_cost_is_the_mean_square_and_the_departure(getkey):
     weights = flat_weights(dynamics) + 0.1
     squares = squared_residuals(dynamics, weights, batch)
     expected = float(squares.sum()) / batch.states.size + 0.5 * weights.size * 0.01
-    assert float(cost_of(dynamics, weights, batch, share, 0.5)) == pytest.approx(expected)
+    assert float(cost_of(dynamics, weights, batch, share, jnp.asarray(0.5))) == pytest.approx(expected)
     restored = with_weights(dynamics, flat_weights(dynamics))
     for one, other in zip(ravel_pytree(restored)[0], ravel_pytree(dynamics)[0], strict=True):
         assert one == other
