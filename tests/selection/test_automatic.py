@@ -6,9 +6,11 @@ import multistep as ms
 from multistep.data import join
 from multistep.dynamics import CorrectedConfig
 from multistep.selection import automatic
-from multistep.selection.automatic import Automatic, Budget, _Tried
+from multistep.selection.automatic import Automatic
+from multistep.selection.budget import Budget
 from multistep.selection.folds import deal_folds
 from multistep.selection.recipes import RECIPES
+from multistep.selection.tried import Tried
 from multistep.training import Epoch, Fit, LeastSquares, Outcome
 from systems import LinearModel, oscillator_episodes
 
@@ -113,7 +115,7 @@ def test_every_step_can_be_left_out(data, without, parts):
 def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
     train, valid = (part.take(range(3)) for part in data)
     recipe = Automatic(**SMALL | {"budget": "20k"}, without=("small", "smoothing"))
-    monkeypatch.setattr(automatic._Tried, "is_clear", False)
+    monkeypatch.setattr(automatic.Tried, "is_clear", False)
     found = recipe.fit(train, valid, key=jax.random.key(0), score=SCORE)
     assert "on 6 episodes" in found.notes[0]
     assert found.judged[found.chosen] == max(found.judged.values())
@@ -151,7 +153,7 @@ def test_what_is_no_budget_gets_a_sentence(text):
 
 @pytest.mark.slow
 def test_a_budget_of_time_leaves_out_what_would_take_longer(data, monkeypatch):
-    monkeypatch.setattr(automatic._Tried, "is_clear", False)
+    monkeypatch.setattr(automatic.Tried, "is_clear", False)
     recipe = Automatic(**SMALL | {"budget": "1s"}, without=("small",))
     found = recipe.fit(*data, key=jax.random.key(0), score=SCORE)
     assert "on 4 episodes" in found.notes[0]  # of the validation: there is no time for every one to judge
@@ -178,7 +180,7 @@ def test_the_longer_trained_is_kept_unless_it_is_worse_by_more_than_a_standard_e
             for name, factor in factors.items()
         }
         judged = {name: SCORE(part.model, valid) for name, part in parts.items()}
-        return _Tried(parts, judged, SCORE, valid, None, ())
+        return Tried(parts, judged, SCORE, valid, None, ())
 
     assert tried(linear=1.0, second=0.999).chosen == "second"
     assert tried(linear=1.0, second=0.5).chosen == "linear"

@@ -158,7 +158,7 @@ def improve(
     diagonal = jnp.diag(matrix)
     scale = 1 / jnp.sqrt(diagonal + NOTHING * diagonal.max())
     # One decomposition serves all dampings.
-    squares, directions = jnp.linalg.eigh(scale[:, None] * matrix * scale)
+    squares, directions = jnp.linalg.eigh(scale[:, None] * matrix * scale[None])
     along = directions.T @ (scale * slope)
 
     def attempt(damping: Scalar) -> tuple[Weights, Scalar]:
