@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import jax
 import pytest
 
@@ -24,6 +26,19 @@ LONGEST = (
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+
+
+MOST_MAPPINGS = 25_000
+"""Each compiled program takes some of the 65,530 memory mappings that Linux allows a process; past them it
+crashes."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs():
+    """No module of tests starts with so many programs of others that it may not end."""
+    mappings = Path("/proc/self/maps")
+    if mappings.exists() and mappings.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -114,8 +114,9 @@ def test_every_step_can_be_left_out(data, without, parts):
 @pytest.mark.slow
 def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
     train, valid = (part.take(range(3)) for part in data)
-    recipe = Automatic(**SMALL | {"budget": "20k"}, without=("small", "smoothing"))
+    recipe = Automatic(**SMALL | {"budget": "100k"}, without=("small", "smoothing"))
     monkeypatch.setattr(automatic.Tried, "is_clear", False)
+    monkeypatch.setattr(automatic, "PASSES", 20)
     found = recipe.fit(train, valid, key=jax.random.key(0), score=SCORE)
     assert "on 6 episodes" in found.notes[0]
     assert found.judged[found.chosen] == max(found.judged.values())

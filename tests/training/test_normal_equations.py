@@ -87,13 +87,15 @@ def test_a_descent_ends_where_that_of_scipy_does(getkey):
     batch, share, ridge = batch._replace(states=made), jnp.ones((8, 5)), jnp.full((), 1e-2, float)
     first = flat_weights(start)
 
+    @jax.jit
     def residuals(weights):
-        learned = with_weights(start, jnp.asarray(weights))
+        learned = with_weights(start, weights)
         predicted = jax.vmap(lambda window: forecast(learned, window.past, window.actions).mean)(batch)
         errors = (predicted - batch.states).ravel() / np.sqrt(batch.states.size)
-        return np.asarray(jnp.concatenate([errors, jnp.sqrt(ridge) * (weights - first)]))
+        return jnp.concatenate([errors, jnp.sqrt(ridge) * (weights - first)])
 
-    theirs = least_squares(residuals, np.asarray(first), xtol=1e-12, ftol=1e-12, gtol=1e-12)
+    tight = {"xtol": 1e-12, "ftol": 1e-12, "gtol": 1e-12}
+    theirs = least_squares(lambda weights: np.asarray(residuals(weights)), np.asarray(first), **tight)
     descent = Descent(first, cost_of(start, first, batch, share, ridge), jnp.full((), 1e-2, float))
     step = eqx.filter_jit(improve)
     costs = [float(descent.cost)]

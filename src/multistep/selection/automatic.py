@@ -3,7 +3,7 @@ judge chooses."""
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from multistep.selection.budget import Budget
 from multistep.selection.folds import deal_folds
 from multistep.selection.lags import ChosenMemory
 from multistep.selection.plant import fit_plant
-from multistep.selection.tried import Tried
+from multistep.selection.tried import NAMES, Tried
 from multistep.training import (
     AbstractRecipe,
     Averaging,
@@ -155,20 +155,32 @@ class Automatic(AbstractRecipe):
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
             tried = self._try(train, valid, key, score, None if checkpoint is None else Path(checkpoint))
-            needed = (time.perf_counter() - started) * (FOLDS + 2)
-            if not crossed or tried.is_clear or needed > (Budget.parse(self.budget).seconds or math.inf):
-                return tried.fit(valid)
-            return self._cross_fit(tried, pool, key, score)
+            if crossed and not tried.is_clear and self._can_repeat(train, time.perf_counter() - started):
+                return self._cross_fit(tried, pool, key, score)
+            return tried.fit(valid)
         except _Interrupted as stopped:
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
 
+    def _can_repeat(self, train: Episodes, seconds: float) -> bool:
+        """Whether the budget has room for the same work once for each fold, and once more."""
+        budget, times = Budget.parse(self.budget), FOLDS + 2
+        if budget.model_steps:
+            return times * self.most_steps(train) <= budget.model_steps
+        return times * seconds <= (budget.seconds or math.inf)
+
     def _try(
-        self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: Path | None
+        self,
+        train: Episodes,
+        valid: Episodes,
+        key: Key,
+        score: Score,
+        checkpoint: Path | None = None,
+        ways: Collection[str] = tuple(NAMES),
     ) -> "Tried":
-        """Every way that these episodes allow, and the judge's scores."""
+        """Every one of these ways that the episodes allow, and the judge's scores."""
         parts: dict[str, Fit] = {}
         try:
-            return self._try_into(parts, train, valid, key, score, checkpoint)
+            return self._try_into(parts, train, valid, key, score, checkpoint, ways)
         except KeyboardInterrupt:
             if not parts:
                 raise
@@ -182,6 +194,7 @@ class Automatic(AbstractRecipe):
         key: Key,
         score: Score,
         checkpoint: Path | None,
+        ways: Collection[str],
     ) -> "Tried":
         notes: list[str] = []
 
@@ -193,12 +206,14 @@ class Automatic(AbstractRecipe):
             return parts[name]
 
         budget = Budget.parse(self.budget)
-        if "linear" not in self.without:
+        if "linear" not in self.without and "linear" in ways:
             attempt("linear", LeastSquares(self.memory.around(LineConfig())), train, key, score)
-        if "small" not in self.without and train.num_steps <= SMALL:
+        if "small" not in self.without and "small" in ways and train.num_steps <= SMALL:
             network = self.memory.around(SMALL_NETWORK)
             small = QuasiNewton(network, starts=1 if (budget.seconds or math.inf) < SHORT else 3)
             attempt("small", small, train, jax.random.fold_in(key, 2), score)
+        if not {"first", "second"} & set(ways):
+            return self._judged(parts, score, valid, None, notes)
         quick = Growing(self._first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
         first = attempt("first", self._once(train, quick), train, key, score)
         episodes, observer = train, None
@@ -210,13 +225,23 @@ class Automatic(AbstractRecipe):
                 notes.append(str(error))
         judge = score if observer is None else Filtered.by(observer, score)
         is_clean = episodes is train
-        steps = self._second_steps(train, budget, first, is_clean)
+        steps = self._second_steps(train, budget, first, is_clean) if "second" in ways else 0
         if first.outcome is not Outcome.DIVERGED and steps:
             each = CLEAN_MEMBER_STEPS if is_clean else MEMBER_STEPS
             members = 1 if "averaging" in self.without else min(max(round(steps / each), 1), MOST_MEMBERS)
             longer = Growing(steps // members, stages=1 if "growing" in self.without else STAGES)
             several = Averaging(self._once(train, longer), members)
             attempt("second", several, episodes, jax.random.fold_in(key, 1), judge)
+        return self._judged(parts, judge, valid, observer, notes)
+
+    def _judged(
+        self,
+        parts: Mapping[str, Fit],
+        judge: Score,
+        valid: Episodes,
+        observer: Observer | None,
+        notes: Sequence[str],
+    ) -> "Tried":
         with progress_spinner("judging the models"):
             judged = {name: _number(judge(part.model, valid)) for name, part in parts.items()}
         return Tried(parts, judged, judge, valid, observer, tuple(notes))
@@ -240,7 +265,7 @@ class Automatic(AbstractRecipe):
         """What is left of the budget, by the speed of the first fit if it is one of time."""
         first = self._first_steps(train, budget)
         if budget.model_steps:
-            return budget.model_steps - first
+            return min(budget.model_steps - first, PASSES * train.num_steps)
         if budget.seconds is None:
             noisy, clean = MEMBERS * MEMBER_STEPS, CLEAN_MEMBERS * CLEAN_MEMBER_STEPS
             return min(clean if is_clean else noisy, PASSES * train.num_steps)
@@ -256,7 +281,7 @@ class Automatic(AbstractRecipe):
         folds = deal_folds(len(pool), min(FOLDS, len(pool)), valid_share=0.0, key=key)
         totals: dict[str, list[float]] = {name: [] for name in tried.parts}
         for fold in folds:
-            own = self._try(pool.take(fold.train), pool.take(fold.test), key, score, None)
+            own = self._try(pool.take(fold.train), pool.take(fold.test), key, score)
             for name in totals:
                 totals[name].append(own.judged.get(name, -math.inf))
         judged = {name: float(np.mean(scores)) for name, scores in totals.items()}
@@ -264,7 +289,7 @@ class Automatic(AbstractRecipe):
         crossed = replace(tried, judged=judged, crossed=True)
         if "refit" in self.without:
             return crossed.fit(pool)
-        refitted = self._try(pool, pool, key, score, None)
+        refitted = self._try(pool, pool, key, score, ways={best, "first"} if best == "second" else {best})
         if best not in refitted.parts:
             return crossed.fit(pool)
         chosen = replace(crossed, parts={**crossed.parts, best: refitted.parts[best]})

@@ -205,7 +205,9 @@ class _Finished:
         places = np.array(self.race.numbers(ridge, fold))
         costs = np.asarray(self.race.descents.cost)[places]
         places = np.where(costs <= LENIENCE * costs.min(), places, places[np.argmin(costs)])
-        learned = [jax.tree.map(lambda leaf, place=place: leaf[place], self.learned) for place in places]
+        learned = [
+            jax.tree.map(lambda leaf, place=place: jnp.asarray(leaf[place]), self.learned) for place in places
+        ]
         one = learned[0] if len(learned) == 1 else average(learned)
         units = jax.tree.map(lambda values: jnp.asarray(values, float), self.race.normaliser)
         pool = self.race.pool
