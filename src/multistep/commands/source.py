@@ -20,7 +20,8 @@ from multistep.data import (
     every,
     read,
     resample,
-    with_angles,
+    turns_of,
+    unwrap,
 )
 from multistep.data.recording import Recording
 from multistep.dynamics import MemoryModel, Model, load_model
@@ -70,12 +71,14 @@ def read_recordings(source: Source) -> list[Recording]:
 def read_episodes(source: Source, changes: Changes | None = None) -> Episodes:
     """The episodes in the files, changed as is asked."""
     angles = source.columns.angles or _known_angles(source)
-    recordings = read_recordings(source)
+    recordings = [unwrap(recording, angles) if angles else recording for recording in read_recordings(source)]
     if changes is not None and changes.resample is not None:
         recordings = [resample(recording, changes.resample) for recording in recordings]
     if changes is not None and changes.every is not None:
         recordings = [every(recording, changes.every) for recording in recordings]
-    episodes = with_angles(as_episodes(recordings), angles)
+    episodes = as_episodes(recordings)
+    # Unwrapped once, and no more: what is left of fast turns after `every` would be taken for jumps.
+    episodes = replace(episodes, turns=turns_of(episodes.state_names, angles))
     if changes is None:
         return episodes
     if changes.cut is not None:

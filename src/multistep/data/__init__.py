@@ -1,5 +1,7 @@
 """Episodes: in memory, in files, with noise, in parts and as windows."""
 
+from multistep.data.angles import turns_of as turns_of
+from multistep.data.angles import unwrap as unwrap
 from multistep.data.angles import with_angles as with_angles
 from multistep.data.angles import wrapped_angles as wrapped_angles
 from multistep.data.checks import remarks_on as remarks_on
