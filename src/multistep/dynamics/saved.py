@@ -51,6 +51,7 @@ class Saved(AbstractArchitecture):
                 "on from this model, or fit anew."
             )
         turns = _turns_of(model.learned.architecture)
+        turns = None if turns is None else turns[: len(model.state_names)]  # a hidden state has more numbers
         if turns is not None and (turns or None) != (episodes.turns or None):
             known = [name for name, turn in zip(model.state_names, turns or (), strict=False) if turn]
             raise InputError(
