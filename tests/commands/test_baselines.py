@@ -1,6 +1,5 @@
 import pytest
 
-
 from multistep.commands.baselines import linear_like
 from multistep.dynamics import HiddenConfig, LineConfig, ShallowConfig, average, in_units
 from multistep.dynamics.normaliser import fit_normaliser

@@ -10,7 +10,8 @@ import numpy as np
 import tyro
 from numpy import ndarray
 
-from multistep.commands.source import SAME_STEP, load_saved
+from multistep.commands.source import load_saved
+from multistep.data import is_same_step, way_to_step
 from multistep.dynamics import MemoryModel, Model
 from multistep.dynamics.export import (
     Facts,
@@ -88,14 +89,11 @@ def _check_time_step(own: float | None, wanted: float) -> None:
             "The model file does not say its time step, as it was fitted without one: fit with --time, or "
             "leave --time-step out."
         )
-    times = wanted / own
-    if abs(times - 1) < SAME_STEP:
-        return
-    is_multiple = times > 1 and abs(times - round(times)) < SAME_STEP
-    remedy = f"--every {round(times)}" if is_multiple else f"--resample {wanted:g}"
-    raise InputError(
-        f"The model's step is {own:g}, not {wanted:g}: fit again with {remedy}, or step it every {own:g}."
-    )
+    if not is_same_step(own, wanted):
+        raise InputError(
+            f"The model's step is {own:g}, not {wanted:g}: fit again with {way_to_step(own, wanted)}, or "
+            f"step it every {own:g}."
+        )
 
 
 def _files(

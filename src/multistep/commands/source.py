@@ -18,10 +18,12 @@ from multistep.data import (
     as_episodes,
     cut,
     every,
+    is_same_step,
     read,
     resample,
     turns_of,
     unwrap,
+    way_to_step,
 )
 from multistep.data.recording import Recording
 from multistep.dynamics import MemoryModel, Model, load_model
@@ -29,9 +31,6 @@ from multistep.errors import InputError
 from multistep.registry import import_named
 from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
-
-SAME_STEP = 0.01
-"""Time steps that differ by less than this share are the same."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +134,11 @@ def check_same_step(
     others: str = "these files have",
 ) -> None:
     """Raise an `InputError` if both time steps are known and differ."""
-    if own is None or other is None or abs(other / own - 1) < SAME_STEP:
+    if own is None or other is None or is_same_step(own, other):
         return
-    times = own / other
-    remedy = (
-        f"--every {round(times)}"
-        if times > 1 and abs(times - round(times)) < SAME_STEP
-        else (f"--resample {own:g}")
-    )
     raise InputError(
-        f"{whose[0].upper()}{whose[1:]} is {own:g}, {others} a sample every {other:g}: add {remedy}, or fit "
-        "anew."
+        f"{whose[0].upper()}{whose[1:]} is {own:g}, {others} a sample every {other:g}: add "
+        f"{way_to_step(other, own)}, or fit anew."
     )
 
 

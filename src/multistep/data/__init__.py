@@ -24,7 +24,9 @@ from multistep.data.recording import Recording as Recording
 from multistep.data.recording import as_episodes as as_episodes
 from multistep.data.recording import cut_at_missing as cut_at_missing
 from multistep.data.resampling import every as every
+from multistep.data.resampling import is_same_step as is_same_step
 from multistep.data.resampling import resample as resample
+from multistep.data.resampling import way_to_step as way_to_step
 from multistep.data.samples import Samples as Samples
 from multistep.data.samples import in_pieces as in_pieces
 from multistep.data.splits import split as split

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Episodes, Past, Windows
+from multistep.data import Episodes, Past, Windows, is_same_step
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, Memory, Prediction, check_names
 from multistep.dynamics.model import MemoryModel, Model
 from multistep.dynamics.model_files import load_model
@@ -20,9 +20,6 @@ from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.runs.provenance import plain
 from multistep.types import Actions, Key
-
-SAME_STEP = 0.01
-"""Time steps that differ by less than this share are the same."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,7 @@ class Saved(AbstractArchitecture):
         model = self.model
         check_names(model, episodes.state_names, episodes.action_names)
         own, other = model.time_step, episodes.time_step
-        if own is not None and other is not None and abs(other / own - 1) >= SAME_STEP:
+        if not is_same_step(own, other):
             raise InputError(
                 f"The model's step is {own:g}, the data have a sample every {other:g}: resample them to go "
                 "on from this model, or fit anew."
