@@ -119,8 +119,8 @@ class Hidden(AbstractDynamics):
         if not _follow(starts, 1).any():
             raise InputError(
                 f"A hidden state that is read from {self.num_past} samples needs a training episode of "
-                f"{self.num_past + 1} steps or more, and none is that long: ask for fewer lags, or give longer "
-                "episodes."
+                f"{self.num_past + 1} steps or more, and none is that long: ask for fewer lags, or give "
+                "longer episodes."
             )
         pasts, actions, futures = _pasts_and_futures(windows, starts)
         reading = find_state(pasts, actions, futures, self.made_by.size, self.num_outputs)

@@ -47,6 +47,7 @@ from multistep.training import (
     has_noise,
     smooth,
 )
+from multistep.training.history import rankable
 from multistep.training.quasi_newton import SMALL_NETWORK
 from multistep.training.smoothing import CannotSmooth
 from multistep.types import Key
@@ -243,7 +244,7 @@ class Automatic(AbstractRecipe):
         notes: Sequence[str],
     ) -> "Tried":
         with progress_spinner("judging the models"):
-            judged = {name: _number(judge(part.model, valid)) for name, part in parts.items()}
+            judged = {name: rankable(judge(part.model, valid)) for name, part in parts.items()}
         return Tried(parts, judged, judge, valid, observer, tuple(notes))
 
     def _once(self, train: Episodes, curriculum: Growing) -> Once:
@@ -321,12 +322,5 @@ def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | No
 
 
 def _best_so_far(parts: Mapping[str, Fit]) -> Fit:
-    def score_of(fit: Fit) -> float:
-        return -math.inf if fit.best_epoch is None else fit.best_epoch.score
-
-    best = max(parts, key=lambda name: score_of(parts[name]))
+    best = max(parts, key=lambda name: parts[name].best_score)
     return replace(parts[best], parts=dict(parts), chosen=best, notes=("It was interrupted.",))
-
-
-def _number(score: float) -> float:
-    return -math.inf if math.isnan(score) else float(score)

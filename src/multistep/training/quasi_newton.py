@@ -21,8 +21,9 @@ from multistep.errors import InputError
 from multistep.losses import Uniform, forecast_batch, squared_errors
 from multistep.runs.progress import progress_bar
 from multistep.training.base import AbstractRecipe, Fit, Score
-from multistep.training.history import Epoch, Outcome, best_of
+from multistep.training.history import Epoch, Outcome, best_of, rankable
 from multistep.training.once import check_past
+from multistep.training.precision import in_precision
 from multistep.training.settings import Settings
 from multistep.types import Key, PerHorizon, Scalar
 
@@ -89,7 +90,7 @@ class QuasiNewton(AbstractRecipe):
             parts[f"start_{number}"] = part = self._descend(train, valid, own_key, score)
             if part.outcome is Outcome.INTERRUPTED:
                 break
-        best = max(parts, key=lambda name: _score_of(parts[name]))
+        best = max(parts, key=lambda name: parts[name].best_score)
         last = parts[f"start_{len(parts) - 1}"]
         outcome = last.outcome if last.outcome is Outcome.INTERRUPTED else parts[best].outcome
         return Fit(parts[best].model, parts[best].history, outcome)
@@ -107,7 +108,7 @@ class QuasiNewton(AbstractRecipe):
             iteration += 1
             if iteration % self.iterations:
                 return
-            value = float(np.nan_to_num(score(problem.model_of(weights), valid), nan=-np.inf))
+            value = rankable(score(problem.model_of(weights), valid))
             errors = problem.errors(weights)
             seconds = time.perf_counter() - started
             epoch = Epoch(len(history), errors, (1 / len(errors),) * len(errors), value, seconds)
@@ -133,11 +134,6 @@ class QuasiNewton(AbstractRecipe):
         return Fit(problem.model_of(best), history, outcome)
 
 
-def _score_of(fit: Fit) -> float:
-    best = fit.best_epoch
-    return -np.inf if best is None else best.score
-
-
 class _Problem(NamedTuple):
     """What is minimised, on flat arrays of weights in double precision."""
 
@@ -157,7 +153,7 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
     past = network.num_past
     check_past(train, past)
     network = network.begin(Windows(states, actions, 1, past), window_starts(train, 1, past), normaliser)
-    network = _in_precision(network, np.float64)
+    network = in_precision(network, np.float64)
     horizon = max(1, min(recipe.horizon, usual_length(train) - past + 1))
     windows = Windows(states, actions, horizon, past)
     starts = jnp.asarray(_spaced_starts(train, horizon, past))
@@ -211,15 +207,9 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
             model = in_units(
                 learned, units, train.state_names, train.action_names, train.time_step, train.units
             )
-        return _in_precision(model, jnp.zeros(()).dtype)
+        return in_precision(model, jnp.zeros(()).dtype)
 
     return _Problem(np.asarray(flat), evaluate, first, all_errors, model_of)
-
-
-def _in_precision(tree: Any, precision: Any) -> Any:
-    return jax.tree.map(
-        lambda leaf: np.asarray(leaf).astype(precision) if eqx.is_inexact_array(leaf) else leaf, tree
-    )
 
 
 def _spaced_starts(train: Episodes, horizon: int, num_past: int) -> ndarray:
