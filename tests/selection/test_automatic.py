@@ -10,7 +10,7 @@ from multistep.selection.automatic import Automatic
 from multistep.selection.budget import Budget
 from multistep.selection.folds import deal_folds
 from multistep.selection.recipes import RECIPES
-from multistep.selection.tried import Tried
+from multistep.selection.tried import NAMES, Tried
 from multistep.training import Epoch, Fit, LeastSquares, Outcome
 from systems import LinearModel, oscillator_episodes
 
@@ -128,6 +128,56 @@ def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
         own = LeastSquares().fit(pool.take(fold.train), pool, key=jax.random.key(0), score=SCORE).model
         scores.append(SCORE(own, pool.take(fold.test)))
     np.testing.assert_allclose(found.judged["linear"], np.mean(scores), rtol=1e-6)
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """What is tried, on what episodes: a line and a large network that nobody fits; a call that is asked to
+    is interrupted."""
+    calls, stops = [], {}
+
+    def pretend(recipe, train, valid, key, score, checkpoint=None, ways=tuple(NAMES)):
+        calls.append((train, valid, ways))
+        if len(calls) in stops:
+            raise stops[len(calls)]
+        parts = {name: fit_of(1 - 0.1 * len(calls) * number) for number, name in enumerate(ways)}
+        return Tried(
+            parts, {name: SCORE(part.model, valid) for name, part in parts.items()}, SCORE, valid, None, ()
+        )
+
+    monkeypatch.setattr(Automatic, "_try", pretend)
+    monkeypatch.setattr(automatic.Tried, "is_clear", False)
+    return calls, stops
+
+
+def fit_of(factor):
+    """A model that is right with a factor of 1."""
+    transition, push = np.array([[0.99, 0.1], [-0.1, 0.97]]), np.array([[0.0], [0.1]])
+    model = LinearModel(jax.numpy.asarray(transition * factor), jax.numpy.asarray(push))
+    return Fit(model, (Epoch(0, (1.0,), (1.0,), factor, 0.0),), Outcome.FINISHED)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), automatic._Interrupted(fit_of(0.5))])
+@pytest.mark.parametrize("call", [2, 5, 6])
+def test_what_is_interrupted_while_folds_are_fitted_leaves_the_best_of_all_episodes(
+    data, pretended, stop, call
+):
+    pretended[1][call] = stop
+    found = Automatic().fit(*data, key=jax.random.key(0), score=SCORE)
+    assert len(pretended[0]) == call
+    assert found.outcome is Outcome.INTERRUPTED
+    assert found.notes[-1] == "It was interrupted."
+    assert found.model is found.parts[found.chosen].model
+    np.testing.assert_array_equal(found.model.transition, fit_of(1.0).model.transition)
+    assert "on 4 episodes" in found.notes[0]
+
+
+def test_episodes_that_train_and_validate_are_in_one_fold(data, pretended):
+    train, _ = data
+    Automatic().fit(train, train.take([1, 5]), key=jax.random.key(0), score=SCORE)
+    (_, *folds, (pool, _, _)) = pretended[0]
+    assert len(pool) == 8
+    assert sorted(len(test) for _, test, _ in folds) == [2, 2, 2, 2]
 
 
 @pytest.mark.parametrize(

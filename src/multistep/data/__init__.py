@@ -13,6 +13,7 @@ from multistep.data.episodes import cut as cut
 from multistep.data.episodes import default_names as default_names
 from multistep.data.episodes import first_pieces as first_pieces
 from multistep.data.episodes import join as join
+from multistep.data.episodes import pooled as pooled
 from multistep.data.episodes import unit_of as unit_of
 from multistep.data.episodes import usual_length as usual_length
 from multistep.data.files import load as load

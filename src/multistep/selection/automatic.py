@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from multistep.data import Episodes, join, usual_length
+from multistep.data import Episodes, pooled, usual_length
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
@@ -76,6 +76,7 @@ SHORT = 120
 """With fewer seconds than these the small network has one start."""
 OVERHEAD = 0.2
 """Share of a budget in seconds for compilation, smoothing and judging."""
+INTERRUPTED = "It was interrupted."
 STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
 
@@ -152,15 +153,18 @@ class Automatic(AbstractRecipe):
             raise InputError(
                 "The memory is chosen by small networks: do not leave them out, or give the lags."
             )
-        pool, started = join(train, valid), time.perf_counter()
+        pool, started = pooled(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
             tried = self._try(train, valid, key, score, None if checkpoint is None else Path(checkpoint))
-            if crossed and not tried.is_clear and self._can_repeat(train, time.perf_counter() - started):
-                return self._cross_fit(tried, pool, key, score)
-            return tried.fit(valid)
         except _Interrupted as stopped:
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
+        try:
+            if crossed and not tried.is_clear and self._can_repeat(train, time.perf_counter() - started):
+                return self._cross_fit(tried, pool, key, score)
+        except (_Interrupted, KeyboardInterrupt):  # what a fold has is a fit to a part of the episodes
+            return replace(tried.fit(valid, INTERRUPTED), outcome=Outcome.INTERRUPTED)
+        return tried.fit(valid)
 
     def _can_repeat(self, train: Episodes, seconds: float) -> bool:
         """Whether the budget has room for the same work once for each fold, and once more."""
@@ -323,4 +327,4 @@ def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | No
 
 def _best_so_far(parts: Mapping[str, Fit]) -> Fit:
     best = max(parts, key=lambda name: parts[name].best_score)
-    return replace(parts[best], parts=dict(parts), chosen=best, notes=("It was interrupted.",))
+    return replace(parts[best], parts=dict(parts), chosen=best, notes=(INTERRUPTED,))
