@@ -1,3 +1,6 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +10,7 @@ from multistep.data import join
 from multistep.dynamics import CorrectedConfig
 from multistep.selection import automatic
 from multistep.selection.automatic import Automatic
-from multistep.selection.budget import Budget
+from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
 from multistep.selection.recipes import RECIPES
 from multistep.selection.tried import NAMES, Tried
@@ -208,6 +211,46 @@ def test_a_budget_of_time_leaves_out_what_would_take_longer(data, monkeypatch):
     recipe = Automatic(**SMALL | {"budget": "1s"}, without=("small",))
     found = recipe.fit(*data, key=jax.random.key(0), score=SCORE)
     assert "on 4 episodes" in found.notes[0]  # of the validation: there is no time for every one to judge
+
+
+@pytest.mark.slow
+def test_everything_before_the_longer_fit_counts_as_spent(data, monkeypatch, tmp_path):
+    """The line takes a minute and a half by a clock that nothing else moves."""
+    now = [0.0]
+    monkeypatch.setattr(automatic, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(automatic, "PASSES", 20)
+    fit_line = LeastSquares.fit
+
+    def slowly(*given, **named):
+        now[0] += 90
+        return fit_line(*given, **named)
+
+    monkeypatch.setattr(LeastSquares, "fit", slowly)
+    recipe = Automatic(**SMALL | {"budget": "100s"}, without=("small", "smoothing", "cross_fitting"))
+    given = {"key": jax.random.key(0), "score": SCORE, "checkpoint": tmp_path / "fit.safetensors"}
+    found = recipe.fit(*data, **given)
+    assert list(found.parts) == ["linear", "first"]
+    # Who goes on after a kill comes to the same steps, however long it takes now.
+    now[0] = -1e6
+    monkeypatch.setattr(LeastSquares, "fit", fit_line)
+    assert list(recipe.fit(*data, **given).parts) == ["linear", "first"]
+
+
+def test_what_is_left_is_used_at_the_speed_of_the_first_fit(data):
+    history = tuple(Epoch(number, (1.0,), (1.0,), 0.5, 0.5) for number in range(4))
+    rough, budget = replace(fit_of(1.0), history=history), Budget(seconds=20)
+    first = Automatic()._first_steps(data[0], budget)
+    left = [Automatic()._second_steps(data[0], budget, rough, spent=spent) for spent in (2.0, 10.0, 19.0)]
+    assert left == [7 * first, 3 * first, 0]  # of four fifths of the twenty seconds
+
+
+def test_seconds_that_were_spent_are_those_of_the_same_fit(tmp_path):
+    file = tmp_path / "spent.json"
+    assert seconds_spent(3.0, None, "one") == 3.0
+    assert [seconds_spent(seconds, file, "one") for seconds in (3.0, 5.0)] == [3.0, 3.0]
+    assert seconds_spent(5.0, file, "other") == 5.0
+    file.write_text("[")
+    assert seconds_spent(7.0, file, "other") == 7.0
 
 
 def test_model_steps_stay_within_the_budget(data):

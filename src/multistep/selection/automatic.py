@@ -26,7 +26,7 @@ from multistep.errors import InputError
 from multistep.losses import AbstractWeights, Balanced
 from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
-from multistep.selection.budget import Budget
+from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
 from multistep.selection.lags import ChosenMemory
 from multistep.selection.plant import fit_plant
@@ -47,6 +47,7 @@ from multistep.training import (
     has_noise,
     smooth,
 )
+from multistep.training.checkpoint import fit_digest
 from multistep.training.history import rankable
 from multistep.training.quasi_newton import SMALL_NETWORK
 from multistep.training.smoothing import CannotSmooth
@@ -72,10 +73,12 @@ STAGES = 4
 STEPS_PER_SECOND = 100_000
 """Model steps that any machine takes: for the first fit of a budget in seconds, before there is a
 measurement."""
+SMALL_SHARE = 0.25
+"""Of a budget in seconds for the small network."""
 SHORT = 120
 """With fewer seconds than these the small network has one start."""
 OVERHEAD = 0.2
-"""Share of a budget in seconds for compilation, smoothing and judging."""
+"""Share of a budget in seconds for compilation and judging in the end."""
 INTERRUPTED = "It was interrupted."
 STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
@@ -202,6 +205,7 @@ class Automatic(AbstractRecipe):
         ways: Collection[str],
     ) -> "Tried":
         notes: list[str] = []
+        begun = time.perf_counter()
 
         def attempt(name: str, recipe: AbstractRecipe, episodes: Episodes, key: Key, score: Score) -> Fit:
             file = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}_{name}")
@@ -215,7 +219,9 @@ class Automatic(AbstractRecipe):
             attempt("linear", LeastSquares(self.memory.around(LineConfig())), train, key, score)
         if "small" not in self.without and "small" in ways and train.num_steps <= SMALL:
             network = self.memory.around(SMALL_NETWORK)
-            small = QuasiNewton(network, starts=1 if (budget.seconds or math.inf) < SHORT else 3)
+            starts = 1 if (budget.seconds or math.inf) < SHORT else 3
+            limit = None if budget.seconds is None else SMALL_SHARE * budget.seconds
+            small = QuasiNewton(network, starts=starts, seconds=limit)
             attempt("small", small, train, jax.random.fold_in(key, 2), score)
         if not {"first", "second"} & set(ways):
             return self._judged(parts, score, valid, None, notes)
@@ -230,7 +236,11 @@ class Automatic(AbstractRecipe):
                 notes.append(str(error))
         judge = score if observer is None else Filtered.by(observer, score)
         is_clean = episodes is train
-        steps = self._second_steps(train, budget, first, is_clean) if "second" in ways else 0
+        spent = time.perf_counter() - begun
+        if checkpoint is not None and budget.seconds is not None:
+            fit = fit_digest(train, valid, self, score, key=key)
+            spent = seconds_spent(spent, checkpoint.with_name(f"{checkpoint.stem}_spent.json"), fit)
+        steps = self._second_steps(train, budget, first, is_clean, spent) if "second" in ways else 0
         if first.outcome is not Outcome.DIVERGED and steps:
             each = CLEAN_MEMBER_STEPS if is_clean else MEMBER_STEPS
             members = 1 if "averaging" in self.without else min(max(round(steps / each), 1), MOST_MEMBERS)
@@ -265,9 +275,15 @@ class Automatic(AbstractRecipe):
         return int(min(FIRST_STEPS, PASSES * train.num_steps / 4, 0.4 * most))
 
     def _second_steps(
-        self, train: Episodes, budget: "Budget", rough: Fit | None, is_clean: bool = False
+        self,
+        train: Episodes,
+        budget: "Budget",
+        rough: Fit | None,
+        is_clean: bool = False,
+        spent: float = 0.0,
     ) -> int:
-        """What is left of the budget, by the speed of the first fit if it is one of time."""
+        """What is left of the budget, by the speed of the first fit if it is one of time, of which so many
+        seconds are spent."""
         first = self._first_steps(train, budget)
         if budget.model_steps:
             return min(budget.model_steps - first, PASSES * train.num_steps)
@@ -276,7 +292,6 @@ class Automatic(AbstractRecipe):
             return min(clean if is_clean else noisy, PASSES * train.num_steps)
         if rough is None:
             return int((1 - OVERHEAD) * budget.seconds * STEPS_PER_SECOND) - first
-        spent = sum(epoch.seconds for epoch in rough.history)
         usual = float(np.median([epoch.seconds for epoch in rough.history])) * len(rough.history)
         left = (1 - OVERHEAD) * budget.seconds - spent
         return max(0, int(left * first / usual))
