@@ -133,6 +133,24 @@ def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
     np.testing.assert_allclose(found.judged["linear"], np.mean(scores), rtol=1e-6)
 
 
+@pytest.mark.slow
+def test_epochs_are_scored_on_some_of_many_validation_steps_and_parts_on_all(data, monkeypatch):
+    monkeypatch.setattr(automatic, "LOOKED_AT", 60)
+    seen = []
+
+    def score(model, episodes):
+        seen.append(episodes.num_steps)
+        return SCORE(model, episodes)
+
+    recipe = Automatic(**SMALL, without=("small", "smoothing", "cross_fitting"))
+    fit = recipe.fit(*data, key=jax.random.key(0), score=score)
+    looks = sum(len(part.history) for part in fit.parts.values())
+    assert len(seen) > looks > 0
+    assert max(seen[:looks]) <= 72
+    assert seen[looks:] == [240] * len(fit.parts)
+    assert "on 4 episodes" in fit.notes[0]
+
+
 @pytest.fixture
 def pretended(monkeypatch):
     """What is tried, on what episodes: a line and a large network that nobody fits; a call that is asked to

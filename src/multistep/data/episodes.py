@@ -216,8 +216,9 @@ def pooled(train: Episodes, valid: Episodes) -> Episodes:
 
 def _content(episode: Episode) -> bytes:
     """A digest of its states and actions."""
-    parts = (np.ascontiguousarray(part, np.float64) for part in (episode.states, episode.actions))
-    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
+    found = hashlib.sha256(episode.states.astype(np.float64).tobytes())
+    found.update(episode.actions.astype(np.float64).tobytes())
+    return found.digest()
 
 
 def first_pieces(episodes: Episodes, steps: int) -> Episodes:

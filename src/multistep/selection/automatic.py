@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from multistep.data import Episodes, pooled, usual_length
+from multistep.data import Episodes, pooled, spread, usual_length
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
@@ -64,6 +64,9 @@ PASSES = 1000
 """No fit takes more model steps than so many for each step of the training episodes."""
 SMALL = 20_000
 """Steps of training episodes up to which the small network is tried by second-order descent."""
+LOOKED_AT = 10_000
+"""Steps of validation episodes, spread over all, that each epoch is scored on; the judge in the end has
+all."""
 FEW = 3_000
 """Steps of episodes up to which each of them judges once."""
 FOLDS = 4
@@ -205,11 +208,11 @@ class Automatic(AbstractRecipe):
         ways: Collection[str],
     ) -> "Tried":
         notes: list[str] = []
-        begun = time.perf_counter()
+        looked_at, begun = spread(valid, LOOKED_AT), time.perf_counter()
 
         def attempt(name: str, recipe: AbstractRecipe, episodes: Episodes, key: Key, score: Score) -> Fit:
             file = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}_{name}")
-            parts[name] = recipe.fit(episodes, valid, key=key, score=score, checkpoint=file)
+            parts[name] = recipe.fit(episodes, looked_at, key=key, score=score, checkpoint=file)
             if parts[name].outcome is Outcome.INTERRUPTED:
                 raise KeyboardInterrupt
             return parts[name]

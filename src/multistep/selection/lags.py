@@ -5,9 +5,7 @@ import time
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from multistep.data import Episodes, cut
+from multistep.data import Episodes, spread
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
@@ -27,7 +25,6 @@ MORE_NUMBERS = (1, 2, 4)
 """Numbers of a hidden state besides the outputs."""
 ENOUGH = 10_000
 """Steps of episodes that the quick fits are made of, spread over all."""
-PIECES = 10
 MOST_FOLDS = 5
 UNITS, RIDGE = 5, 1e-4
 """Of the quick fits."""
@@ -107,15 +104,6 @@ def choose_memory(
     least = min(1 - value for value in judged.values())
     good = [memory for memory in judged if 1 - judged[memory] <= AS_GOOD * least + NOTHING]
     return min(good, key=_size, default=Lags(1)), judged
-
-
-def spread(episodes: Episodes, num_steps: int) -> Episodes:
-    """About so many steps of the episodes, in pieces from all over them."""
-    if episodes.num_steps <= num_steps:
-        return episodes
-    pieces = cut(episodes, max(2, num_steps // PIECES))
-    kept = np.linspace(0, len(pieces) - 1, min(PIECES, len(pieces))).astype(int)
-    return pieces.take(np.unique(kept))
 
 
 def describe(memory: AbstractMemory) -> str:
