@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from multistep.data.episodes import Episodes
+from multistep.data.episodes import Episodes, cut
 from multistep.errors import InputError
 from multistep.types import Key
+
+PIECES = 10
+"""That a part of a single recording is made of."""
 
 
 def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tuple[Episodes, ...]:
@@ -27,6 +30,28 @@ def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tupl
     counts = _counts(parts, len(episodes))
     order = np.asarray(jax.random.permutation(key, len(episodes)))
     return tuple(episodes.take(numbers) for numbers in np.split(order, np.cumsum(counts)[:-1]))
+
+
+def split_in_time(recording: Episodes, share: float) -> tuple[Episodes, Episodes]:
+    """The first share of a single recording, and the rest."""
+    if len(recording) != 1:
+        raise InputError(
+            f"{len(recording)} episodes are not split in time, but by whole episodes: see split."
+        )
+    steps = int(recording.lengths[0])
+    if steps < 2:
+        raise InputError("A recording of one step cannot be split: give a longer one.")
+    pieces = cut(recording, min(max(1, round(share * steps)), steps - 1))
+    return pieces.take([0]), pieces.take(range(1, len(pieces)))
+
+
+def spread(episodes: Episodes, num_steps: int) -> Episodes:
+    """About so many steps of the episodes, in pieces from all over them."""
+    if episodes.num_steps <= num_steps:
+        return episodes
+    pieces = cut(episodes, max(2, num_steps // PIECES))
+    count = max(1, num_steps * len(pieces) // episodes.num_steps)
+    return pieces.take(np.linspace(0, len(pieces) - 1, count).astype(int))
 
 
 def _counts(parts: Sequence[float | int], num_episodes: int) -> list[int]:

@@ -12,9 +12,10 @@ from numpy import ndarray
 
 from multistep.data import Past, Windows, gather_all
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Prediction
-from multistep.dynamics.linear import CorrectedConfig, least_squares
+from multistep.dynamics.linear import Corrected, CorrectedConfig, Line, least_squares, pulled_back
 from multistep.dynamics.network import Linear, Network, NetworkConfig, make_network
 from multistep.dynamics.normaliser import Normaliser
+from multistep.dynamics.shallow import Shallow
 from multistep.errors import InputError
 from multistep.types import Action, Key
 
@@ -111,7 +112,9 @@ class Hidden(AbstractDynamics):
         pasts, actions, futures = _pasts_and_futures(windows, starts)
         reading = find_state(pasts, actions, futures, self.made_by.size, self.num_outputs)
         read = replace(self, reading=Linear(*(jnp.asarray(part, float) for part in reading)))
-        return replace(read, model=self.model.begin(*read.as_transitions(windows, starts), normaliser))
+        return replace(
+            read, model=_settled(self.model.begin(*read.as_transitions(windows, starts), normaliser))
+        )
 
     def as_transitions(
         self, windows: Windows, starts: Int[ndarray, "windows 2"]
@@ -133,6 +136,15 @@ class Hidden(AbstractDynamics):
 
     def freeze(self) -> "Hidden":
         return eqx.tree_at(lambda dynamics: dynamics.model, self, self.model.freeze())
+
+
+def _settled(model: AbstractDynamics) -> AbstractDynamics:
+    """With a linear part that does not run away, whatever the regression has made of it."""
+    if isinstance(model, Line):
+        return pulled_back(model)
+    if isinstance(model, Shallow | Corrected):
+        return replace(model, line=pulled_back(model.line))
+    return model
 
 
 @eqx.filter_jit
