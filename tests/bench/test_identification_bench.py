@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import multistep as ms
-from multistep.bench.contests import LINEAR, EpisodesJob, Offered, PlantJob, dealt_pieces
+from multistep.bench.contests import LINEAR, EpisodesJob, Offered, PlantJob
 from multistep.bench.identification import (
     IdentificationBenchConfig,
     run_identification_bench,
@@ -131,8 +131,6 @@ def test_rows_of_a_plant(records, stranger, monkeypatch):
         job.run(Offered(records, {"mean": "it cannot be installed (no disk)"}))
     linear = replace(job, method=LINEAR).run(Offered(records, {}))
     assert linear["found"]["test"] < 1e-3 * mean_error  # as the plant is
-    train, valid = dealt_pieces(records.train, key=jax.random.key(0))
-    assert (len(train), len(valid), train.num_steps + valid.num_steps) == (7, 1, 200)
 
 
 def test_episodes_are_scored_from_as_many_measurements_as_peers_have():

@@ -1,10 +1,12 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from multistep.dynamics import Persistence
-from multistep.dynamics.linear import least_squares
+from multistep.dynamics import LineConfig, Persistence
+from multistep.dynamics.linear import Line, least_squares, pulled_back
+from multistep.dynamics.network import Linear
 
 
 def test_least_squares_is_that_of_numpy_without_noise():
@@ -49,3 +51,15 @@ def test_the_ridge_is_the_one_that_generalises():
 def test_persistence_never_moves():
     state = jnp.array([1.0, 2.0])
     np.testing.assert_array_equal(Persistence().step(state, jnp.zeros(1)), state)
+
+
+def test_a_line_that_runs_away_is_pulled_back():
+    turning = LineConfig().make(2, 1, key=jax.random.key(0)).turning
+    grows = np.array([[1.1, 0.2], [0.0, 0.5]])
+    weight = np.vstack([(grows - np.eye(2)).T, [[0.3, 0.4]]])
+    line = Line(turning, Linear(jnp.asarray(weight), jnp.zeros(2)))
+    found = np.asarray(pulled_back(line).change.weight)
+    np.testing.assert_allclose(np.linalg.eigvals(np.eye(2) + found[:2].T), [0.999, 0.5], rtol=1e-6)
+    np.testing.assert_array_equal(found[2], weight[2])
+    steady = pulled_back(line)
+    assert pulled_back(steady) is steady

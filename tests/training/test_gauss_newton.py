@@ -7,11 +7,10 @@ from multistep.dynamics import HiddenConfig, ShallowConfig
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2
 from multistep.training import GaussNewton, LeastSquares, Outcome
-from multistep.training.gauss_newton import laid_end_to_end
 from systems import oscillator_episodes, plant_episodes, random_episodes
 from training.test_quasi_newton import pendulum
 
-SHORT = {"starts": 2, "rounds": 2, "iterations": 2, "horizon": 20}
+SHORT = {"starts": 2, "rounds": 2, "iterations": 2, "horizons": (20,)}
 
 
 @pytest.mark.slow
@@ -35,25 +34,42 @@ def test_a_hidden_state_simulates_a_plant_of_which_one_output_is_seen():
 
 
 @pytest.mark.slow
-def test_with_folds_no_episode_is_judged_by_a_model_that_has_seen_it():
+def test_with_folds_nothing_is_judged_by_a_model_that_has_seen_it():
     """One of the episodes is of another plant: those who have not seen it cannot predict it."""
     alike, odd = oscillator_episodes(3, 30), random_episodes([30], state_size=2, action_size=1)
     odd = ms.Episodes.of(
         [(odd.states, odd.actions)], state_names=alike.state_names, action_names=alike.action_names
     )
-    seen = []
 
-    def score(model, episodes):
-        seen.append(episodes.num_steps)
-        return ms.R2Bar(5)(model, episodes)
+    def never(model, episodes):
+        raise AssertionError("the folds judge")
 
-    recipe = GaussNewton(ShallowConfig(8), folds=4, ridges=(1e-2, 1e-6), **SHORT)
-    fit = recipe.fit(alike, odd, key=jax.random.key(0), score=score)
-    assert set(seen) == {30}  # each fold is one episode
-    assert len(seen) == 4 * 2 * len(fit.history)
-    whole = GaussNewton(ShallowConfig(8), ridges=(1e-6,), **SHORT)
-    known = whole.fit(alike, alike, key=jax.random.key(0), score=ms.R2Bar(5))
+    options = SHORT | {"judged": 5}
+    recipe = GaussNewton(ShallowConfig(8), folds=4, ridges=(1e-2, 1e-6), **options)
+    fit = recipe.fit(alike, odd, key=jax.random.key(0), score=never)
+    known = GaussNewton(ShallowConfig(8), ridges=(1e-6,), **options)
+    known = known.fit(alike, alike, key=jax.random.key(0), score=ms.R2Bar(5))
     assert fit.best_epoch.score < 0.9 < known.best_epoch.score
+
+
+@pytest.mark.slow
+def test_a_longer_horizon_goes_on_from_the_best_and_is_left_if_it_does_not_help():
+    train, valid = oscillator_episodes(4, 60, noise=0.02), oscillator_episodes(2, 60, noise=0.02, seed=1)
+    recipe = GaussNewton(ShallowConfig(2), horizons=(5, 30), starts=1, rounds=2, iterations=2)
+    fit = recipe.fit(train, valid, key=jax.random.key(0), score=ms.R2Bar(10))
+    assert [epoch.horizon for epoch in fit.history] == [5, 5, 5, 30, 30]
+    assert fit.best_epoch.score == max(epoch.score for epoch in fit.history)
+    worst = iter([0.0, 3.0, 2.0, 1.0, -1.0, -2.0])
+    fit = recipe.fit(train, valid, key=jax.random.key(0), score=lambda model, episodes: next(worst))
+    assert fit.best_epoch.number == 1  # the first round of the short one
+
+
+def test_a_fit_whose_time_is_over_ends():
+    train = oscillator_episodes(2, 30)
+    recipe = GaussNewton(ShallowConfig(1), seconds=0.0, starts=1, horizons=(5,))
+    fit = recipe.fit(train, train, key=jax.random.key(0), score=ms.R2Bar(5))
+    assert len(fit.history) == 1
+    assert fit.outcome is Outcome.STOPPED_EARLY
 
 
 @pytest.mark.slow
@@ -66,28 +82,9 @@ def test_the_same_key_gives_the_same_bits():
     assert first.outcome in (Outcome.FINISHED, Outcome.STOPPED_EARLY)
 
 
-def test_windows_cover_every_step_once():
-    episodes = random_episodes([25, 10, 3])
-    starts, lengths = laid_end_to_end(episodes, 10, 1)
-    covered = [
-        int(start) + step
-        for start, length in zip(starts[:, 1], lengths, strict=True)
-        for step in range(length)
-    ]
-    assert sorted(covered) == list(range(38))
-    starts, lengths = laid_end_to_end(episodes, 10, 4)  # a past of four states uses up three steps
-    assert lengths.sum() == 22 + 7 + 0
-
-
-@pytest.mark.parametrize("options", [{"starts": 0}, {"folds": 1}, {"ridges": ()}, {"ridges": (-1.0,)}])
+@pytest.mark.parametrize(
+    "options", [{"starts": 0}, {"horizons": ()}, {"folds": 1}, {"ridges": ()}, {"ridges": (-1.0,)}]
+)
 def test_what_cannot_be_is_said(options):
     with pytest.raises(InputError, match="GaussNewton"):
         GaussNewton(**options)
-
-
-def test_more_folds_than_episodes_are_refused():
-    episodes = oscillator_episodes(2, 20)
-    with pytest.raises(InputError, match="3 folds needs as many episodes, but there are 2"):
-        GaussNewton(folds=3, **SHORT).fit(
-            episodes.take([0]), episodes.take([1]), key=jax.random.key(0), score=ms.R2Bar(5)
-        )

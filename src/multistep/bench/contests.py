@@ -17,8 +17,7 @@ from multistep.bench.peer_runs import (
     plant_arrays,
     plant_rmse,
 )
-from multistep.commands.fit import PIECES
-from multistep.data import Episodes, add_noise, cut, split
+from multistep.data import Episodes, add_noise, split_in_time
 from multistep.dynamics import Lags, LineConfig
 from multistep.evaluation import FreeRunR2, R2Bar, score
 from multistep.runs.row_log import Row
@@ -27,10 +26,15 @@ from multistep.selection.automatic import Automatic
 from multistep.selection.fit import VALIDATION_HORIZON, fit
 from multistep.selection.folds import Fold
 from multistep.selection.lags import ChosenMemory
-from multistep.studies.benchmark_records import BENCHMARKS, Benchmark, BenchmarkData, free_run_rmse
+from multistep.studies.benchmark_records import (
+    BENCHMARKS,
+    TRAINING,
+    Benchmark,
+    BenchmarkData,
+    free_run_rmse,
+)
 from multistep.training import AbstractRecipe, Fit, LeastSquares, observed
 from multistep.training.judge import num_measurements
-from multistep.types import Key
 
 OURS, LINEAR = "multistep", "linear"
 """The automatic recipe, and its line alone: least squares on as many lags as are seen."""
@@ -77,13 +81,13 @@ class PlantJob(AbstractJob):
         return _row(errors, benchmark.unit, seconds, about_fit(fitted))
 
     def _fit(self, record: Episodes, benchmark: Benchmark) -> Fit:
-        split_key, fit_key = jax.random.split(jax.random.key(self.seed))
+        key = jax.random.key(self.seed)
         if self.method == LINEAR:
             recipe = LeastSquares(Lags(benchmark.num_seen).around(LineConfig()))
-            return recipe.fit(record, record, key=fit_key, score=FreeRunR2())
-        train, valid = dealt_pieces(record, key=split_key)
+            return recipe.fit(record, record, key=key, score=FreeRunR2())
+        train, valid = split_in_time(record, TRAINING)
         recipe = Automatic(memory=ChosenMemory(benchmark.num_seen), budget=self.budget)
-        return fit(train, valid, recipe, key=fit_key, score=FreeRunR2())
+        return fit(train, valid, recipe, key=key, score=FreeRunR2())
 
 
 @dataclass(frozen=True)
@@ -136,13 +140,6 @@ class EpisodesJob(AbstractJob):
             seconds,
             about_fit(fitted),
         )
-
-
-def dealt_pieces(record: Episodes, *, key: Key) -> tuple[Episodes, Episodes]:
-    """The one record for training and for validation, as `multistep fit --test` cuts it."""
-    pieces = cut(record, -(-int(record.lengths[0]) // PIECES))
-    train, valid = split(pieces, (PIECES - 1, 1), key=key)
-    return train, valid
 
 
 def about_fit(fitted: Fit) -> str:

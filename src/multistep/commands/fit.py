@@ -22,7 +22,15 @@ from multistep.commands.source import (
     note_on_pieces,
     read_episodes,
 )
-from multistep.data import Episodes, cut, estimate_noise, remarks_on, split, wrapped_angles
+from multistep.data import (
+    Episodes,
+    cut,
+    estimate_noise,
+    remarks_on,
+    split,
+    split_in_time,
+    wrapped_angles,
+)
 from multistep.data.angles import remark_on
 from multistep.dynamics import ARCHITECTURES, NetworkConfig, NoMemory, Observer, save_model
 from multistep.errors import InputError
@@ -33,6 +41,7 @@ from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.automatic import Automatic
 from multistep.selection.fit import VALIDATION_HORIZON, fit
+from multistep.selection.lags import ChosenMemory
 from multistep.selection.recipes import RECIPES, num_past_of, with_memory
 from multistep.training import (
     DEFAULT,
@@ -109,6 +118,9 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     check_study(config.out, COMMAND, recipe=config.recipe)
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     train, valid, test = dealt(config, read_with_remarks(config, recipe), key=split_key)
+    if isinstance(recipe, Automatic) and isinstance(recipe.memory, ChosenMemory):
+        # What cannot be started in the test cannot be scored there; that is all that the test says.
+        recipe = replace(recipe, memory=ChosenMemory(max(1, int(test.lengths.max()) // 2)))
     _check_lengths(num_past_of(recipe, train), valid, test)
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
@@ -120,11 +132,11 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     fitted = fit(train, valid, recipe, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
+    save_model(fitted.model, config.out / "model.safetensors")
     horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)
     scores = score(fitted.model, test, horizon=horizon)
     linear = linear_like(fitted.model, train, key=fit_key)
     rows, baselines = score_baselines(fitted.model, linear, test, horizon)
-    save_model(fitted.model, config.out / "model.safetensors")
     save_model(linear, config.out / LINEAR)
     write_rows(config.out / "history.csv", _history(fitted))
     sizes = {name: len(part) for name, part in (("train", train), ("valid", valid), ("test", test))}
@@ -214,12 +226,16 @@ def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Epis
     changes = replace(config.changes, cut=None)
     test = read_episodes(replace(config.source, files=config.test), changes)
     check_same_step(episodes.time_step, test.time_step, "the training data's step", "the test files have")
+    shares = [share / sum(config.split[:2]) for share in config.split[:2]]
+    if len(episodes) == 1 and not isinstance(config.memory.memory, NoMemory):
+        # A plant shows what it is in a long run: the recording stays in one piece as far as it can.
+        announce(f"The first {shares[0]:.0%} of the one recording train, the rest validates.")
+        return *split_in_time(episodes, shares[0]), test
     if len(episodes) == 1:
         steps = -(-int(episodes.lengths[0]) // PIECES)
         announce(f"The one recording is cut into {PIECES} pieces of {steps} steps, to train and to validate.")
         episodes = cut(episodes, steps)
-    shares = config.split[0], config.split[1]
-    train, valid = split(episodes, [share / sum(shares) for share in shares], key=key)
+    train, valid = split(episodes, shares, key=key)
     return train, valid, test
 
 

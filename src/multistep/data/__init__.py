@@ -31,6 +31,7 @@ from multistep.data.resampling import way_to_step as way_to_step
 from multistep.data.samples import Samples as Samples
 from multistep.data.samples import in_pieces as in_pieces
 from multistep.data.splits import split as split
+from multistep.data.splits import split_in_time as split_in_time
 from multistep.data.splits import spread as spread
 from multistep.data.windows import Past as Past
 from multistep.data.windows import Window as Window

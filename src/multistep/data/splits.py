@@ -32,6 +32,19 @@ def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tupl
     return tuple(episodes.take(numbers) for numbers in np.split(order, np.cumsum(counts)[:-1]))
 
 
+def split_in_time(recording: Episodes, share: float) -> tuple[Episodes, Episodes]:
+    """The first share of a single recording, and the rest."""
+    if len(recording) != 1:
+        raise InputError(
+            f"{len(recording)} episodes are not split in time, but by whole episodes: see split."
+        )
+    steps = int(recording.lengths[0])
+    if steps < 2:
+        raise InputError("A recording of one step cannot be split: give a longer one.")
+    pieces = cut(recording, min(max(1, round(share * steps)), steps - 1))
+    return pieces.take([0]), pieces.take(range(1, len(pieces)))
+
+
 def spread(episodes: Episodes, num_steps: int) -> Episodes:
     """About so many steps of the episodes, in pieces from all over them."""
     if episodes.num_steps <= num_steps:

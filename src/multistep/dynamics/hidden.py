@@ -12,9 +12,10 @@ from numpy import ndarray
 
 from multistep.data import Episodes, Past, Windows, gather_all
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Prediction
-from multistep.dynamics.linear import CorrectedConfig, least_squares
+from multistep.dynamics.linear import Corrected, CorrectedConfig, Line, least_squares, pulled_back
 from multistep.dynamics.network import Linear, Network, NetworkConfig, make_network
 from multistep.dynamics.normaliser import Normaliser
+from multistep.dynamics.shallow import Shallow
 from multistep.errors import InputError
 from multistep.types import Action, Key
 
@@ -126,7 +127,8 @@ class Hidden(AbstractDynamics):
         reading = find_state(pasts, actions, futures, self.made_by.size, self.num_outputs)
         read = replace(self, reading=Linear(*(jnp.asarray(part, float) for part in reading)))
         units = _with_others(normaliser, self.made_by.size - self.num_outputs)
-        return replace(read, model=self.model.begin(*read.as_transitions(windows, starts), units))
+        found = self.model.begin(*read.as_transitions(windows, starts), units)
+        return replace(read, model=_settled(found))
 
     def as_transitions(
         self, windows: Windows, starts: Int[ndarray, "windows 2"]
@@ -157,6 +159,15 @@ def _with_others(normaliser: Normaliser, count: int) -> Normaliser:
         for values, other in ((normaliser.state_mean, 0.0), (normaliser.state_deviation, 1.0))
     )
     return Normaliser(mean, deviation, normaliser.action_mean, normaliser.action_deviation)
+
+
+def _settled(model: AbstractDynamics) -> AbstractDynamics:
+    """With a linear part that does not run away, whatever the regression has made of it."""
+    if isinstance(model, Line):
+        return pulled_back(model)
+    if isinstance(model, Shallow | Corrected):
+        return replace(model, line=pulled_back(model.line))
+    return model
 
 
 @eqx.filter_jit

@@ -19,6 +19,8 @@ from multistep.types import Action, Key, State
 
 RIDGES = tuple(10.0 ** np.arange(-9, 1))
 """Ridges that are tried, as shares of the number of transitions."""
+LARGEST_MODE = 0.999
+"""Of a linear state space that is to settle."""
 Inputs = Float[Array, " inputs"]
 
 
@@ -134,6 +136,24 @@ class Line(AbstractModel):
     @property
     def architecture(self) -> LineConfig:
         return LineConfig(self.turning.turns)
+
+
+def pulled_back(line: Line) -> Line:
+    """The line without modes that grow: what noise or few data made of a plant that settles.
+
+    Eigenvalues of the state's matrix outside of the circle of radius `LARGEST_MODE` are moved onto it.
+    """
+    size = line.change.bias.size
+    weight = np.array(line.change.weight, np.float64)
+    if line.turning.turns or not np.isfinite(weight).all():
+        return line
+    modes, directions = np.linalg.eig(np.eye(size) + weight[:size].T)
+    if (np.abs(modes) <= LARGEST_MODE).all():
+        return line
+    kept = modes * np.minimum(1, LARGEST_MODE / np.maximum(np.abs(modes), 1e-300))
+    matrix = np.linalg.lstsq(directions.T, (directions * kept).T, rcond=None)[0].T.real
+    weight[:size] = (matrix - np.eye(size)).T
+    return Line(line.turning, Linear(jnp.asarray(weight, line.change.weight.dtype), line.change.bias))
 
 
 class Corrected(AbstractModel):

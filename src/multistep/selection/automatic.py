@@ -28,9 +28,9 @@ from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
 from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
-from multistep.selection.lags import ChosenMemory
-from multistep.selection.plant import fit_plant
-from multistep.selection.tried import NAMES, Tried
+from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from multistep.selection.plant import fit_plant, is_small
+from multistep.selection.tried import NAMES, Tried, digits
 from multistep.training import (
     AbstractRecipe,
     Averaging,
@@ -82,6 +82,8 @@ SHORT = 120
 """With fewer seconds than these the small network has one start."""
 OVERHEAD = 0.2
 """Share of a budget in seconds for compilation and judging in the end."""
+MEMORY_SHARE = 0.3
+"""Of a budget for the choice of the memory."""
 INTERRUPTED = "It was interrupted."
 STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
@@ -134,6 +136,8 @@ class Automatic(AbstractRecipe):
         return Settings(horizon=self.horizon, weights=self.weights)
 
     def vary(self, **changes: Any) -> "Automatic":
+        if not isinstance(self.memory, NoMemory):  # horizon and weights are those of the large network
+            changes = {name: value for name, value in changes.items() if name not in ("horizon", "weights")}
         return replace(self, **changes)
 
     def most_steps(self, train: Episodes) -> int:
@@ -150,14 +154,13 @@ class Automatic(AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         """The part that the judge prefers; the parts are called linear, small, first and second."""
-        if not isinstance(self.memory, NoMemory) and "small" not in self.without:
+        if isinstance(self.memory, ChosenMemory):
+            return self._with_chosen_memory(train, valid, key, score, checkpoint)
+        has_memory = not isinstance(self.memory, NoMemory)
+        if has_memory and "small" not in self.without and is_small(self.memory, train):
             budget = Budget.parse(self.budget)
             return fit_plant(
                 self.memory, train, valid, key=key, score=score, budget=budget, without=self.without
-            )
-        if isinstance(self.memory, ChosenMemory):
-            raise InputError(
-                "The memory is chosen by small networks: do not leave them out, or give the lags."
             )
         pool, started = pooled(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
@@ -171,6 +174,33 @@ class Automatic(AbstractRecipe):
         except (_Interrupted, KeyboardInterrupt):  # what a fold has is a fit to a part of the episodes
             return replace(tried.fit(valid, INTERRUPTED), outcome=Outcome.INTERRUPTED)
         return tried.fit(valid)
+
+    def _with_chosen_memory(
+        self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
+    ) -> Fit:
+        """The same recipe with the memory that quick fits do best with, and the rest of the budget."""
+        if not isinstance(self.memory, ChosenMemory) or "small" in self.without:
+            raise InputError(
+                "The memory is chosen by small networks: do not leave them out, or give the lags."
+            )
+        budget = Budget.parse(self.budget)
+        with progress_spinner("trying lags and hidden states"):
+            memory, judged = choose_memory(
+                train,
+                valid,
+                key=key,
+                score=score,
+                most=self.memory.most,
+                budget=budget.share(MEMORY_SHARE),
+            )
+        tried = ", ".join(f"{describe(each)} {digits(value)}" for each, value in judged.items())
+        note = f"Memory: {describe(memory)}, of {tried} in quick fits."
+        if not judged:
+            note = "Memory: one sample; with so many outputs no small network could try others."
+        left = None if self.budget is None else str(budget.share(1 - MEMORY_SHARE))
+        own = replace(self, memory=memory, budget=left)
+        fitted = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)
+        return replace(fitted, notes=(*fitted.notes, note))
 
     def _can_repeat(self, train: Episodes, seconds: float) -> bool:
         """Whether the budget has room for the same work once for each fold, and once more."""

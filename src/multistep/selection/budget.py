@@ -31,6 +31,17 @@ class Budget(NamedTuple):
             return Budget(model_steps=int(number * {"k": 1e3, "M": 1e6}[unit]))
         return Budget(seconds=number * {"s": 1, "min": 60, "h": 3600}[unit])
 
+    def share(self, share: float) -> "Budget":
+        """A part of it."""
+        seconds = None if self.seconds is None else share * self.seconds
+        return Budget(seconds, None if self.model_steps is None else max(1, int(share * self.model_steps)))
+
+    def __str__(self) -> str:
+        """As it is typed."""
+        if self.seconds is not None:
+            return f"{self.seconds:.3f}s"
+        return "" if self.model_steps is None else f"{self.model_steps / 1e3:.3f}k"
+
 
 def seconds_spent(seconds: float, file: Path | None, fit: str) -> float:
     """The seconds, or those that the same fit had spent when it was here before it was killed: what is left

@@ -2,31 +2,34 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from multistep.data import Episodes, spread
+from multistep.data import Episodes, join, spread
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
     HiddenState,
     Lags,
     NoMemory,
-    ShallowConfig,
 )
 from multistep.errors import InputError
-from multistep.training import GaussNewton, Score
+from multistep.selection.budget import Budget
+from multistep.selection.plant import is_small, num_folds, small_recipe
+from multistep.training import Outcome, Score
 from multistep.types import Key
 
+NO_LIMIT = Budget()
 READ = 10
 """Outputs that a hidden state is read from at the start, where the user does not say."""
-LAGS = (1, 2, 5, 10)
+LAGS = (1, 2, 3, 5, 10)
 MORE_NUMBERS = (1, 2, 4)
 """Numbers of a hidden state besides the outputs."""
+MOST_READ = 20
+"""Outputs that a hidden state is read from at most."""
 ENOUGH = 10_000
-"""Steps of episodes that the quick fits are made of, spread over all."""
-MOST_FOLDS = 5
-UNITS, RIDGE = 5, 1e-4
+"""Steps of episodes that the quick fits are made of where there are many, spread over all."""
+UNITS, RIDGE, ROUNDS = 5, 1e-3, 4
 """Of the quick fits."""
 AS_GOOD, NOTHING = 1.05, 1e-6
 """So many times what the best leaves unexplained, and this much more, is as good: the shorter memory is
@@ -67,7 +70,7 @@ def choose_memory(
     key: Key,
     score: Score,
     most: int | None = None,
-    seconds: float | None = None,
+    budget: Budget = NO_LIMIT,
 ) -> tuple[AbstractMemory, dict[AbstractMemory, float]]:
     """The shortest memory that is about as good as the best, and the score of each that was tried.
 
@@ -77,33 +80,39 @@ def choose_memory(
     - `key`: of the fits.
     - `score`: the judge's.
     - `most`: past outputs at most.
-    - `seconds`: after which no further one is tried.
+    - `budget`: what all of it may spend; when its time is over no further one is tried.
     """
     longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
-    longest = longest if most is None else min(longest, most)
-    outputs = train.state_size
-    tried: list[AbstractMemory] = [
-        HiddenState(outputs + more, min(longest, 2 * (outputs + more) + 2))
-        for more in MORE_NUMBERS
-        if longest > 1
-    ]
-    tried += [Lags(count) for count in LAGS if count <= max(1, longest)]
+    longest = max(1, longest if most is None else min(longest, most))
+    tried = [each for each in _candidates(train.state_size, longest) if is_small(each, train)]
     judged: dict[AbstractMemory, float] = {}
     begun = time.perf_counter()
-    few = len(train) + len(valid) > 1 and train.num_steps + valid.num_steps <= ENOUGH
-    folds = min(MOST_FOLDS, len(train) + len(valid)) if few else 0
-    train, valid = (each if few else spread(each, ENOUGH) for each in (train, valid))
+    # All by the same folds, whatever they read.
+    folds = num_folds(join(train, valid), longest)
+    train, valid = (each if folds else spread(each, ENOUGH) for each in (train, valid))
     for memory in tried:
-        if judged and seconds is not None and time.perf_counter() - begun > seconds:
-            break
-        quick = GaussNewton(
-            memory.around(ShallowConfig(UNITS)), starts=1, ridges=(RIDGE,), folds=folds, rounds=5
-        )
-        best = quick.fit(train, valid, key=key, score=score).best_epoch
-        judged[memory] = -math.inf if best is None else best.score
-    least = min(1 - value for value in judged.values())
+        own = budget.share(1 / len(tried))
+        if budget.seconds is not None:
+            left = budget.seconds - (time.perf_counter() - begun)
+            if judged and left < 0:
+                break
+            own = Budget(seconds=left)
+        usual = small_recipe(memory, UNITS, score, join(train, valid), folds, own)
+        quick = replace(usual, horizons=(usual.judged,), starts=1, ridges=(RIDGE,), rounds=ROUNDS)
+        fitted = quick.fit(train, valid, key=key, score=score)
+        if fitted.outcome is Outcome.INTERRUPTED:
+            raise KeyboardInterrupt
+        judged[memory] = -math.inf if fitted.best_epoch is None else fitted.best_epoch.score
+    least = min((1 - value for value in judged.values()), default=math.inf)
     good = [memory for memory in judged if 1 - judged[memory] <= AS_GOOD * least + NOTHING]
-    return min(good, key=_size, default=Lags(1)), judged
+    return min(good, key=lambda memory: _size(memory, train.state_size), default=Lags(1)), judged
+
+
+def _candidates(num_outputs: int, longest: int) -> list[AbstractMemory]:
+    """Lags and hidden states that read no more than so many outputs."""
+    sizes = [num_outputs + more for more in MORE_NUMBERS] if longest > 1 else []
+    hidden = [HiddenState(size, min(longest, 2 * size + 2, MOST_READ)) for size in sizes]
+    return [*hidden, *(Lags(count) for count in LAGS if count <= longest)]
 
 
 def describe(memory: AbstractMemory) -> str:
@@ -115,8 +124,8 @@ def describe(memory: AbstractMemory) -> str:
     return "lags chosen by the judge" if isinstance(memory, ChosenMemory) else "no memory"
 
 
-def _size(memory: AbstractMemory) -> tuple[int, bool]:
-    """Outputs or numbers that it carries; lags come before a hidden state of as many."""
+def _size(memory: AbstractMemory, num_outputs: int) -> tuple[int, bool]:
+    """Numbers that it carries; lags come before a hidden state of as many."""
     if isinstance(memory, HiddenState):
         return memory.size, True
-    return memory.num_past, False
+    return memory.num_past * num_outputs, False

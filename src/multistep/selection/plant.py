@@ -1,29 +1,42 @@
-"""`fit_plant`: a model of outputs and inputs; a small one by Gauss-Newton, with the memory that does best."""
+"""`fit_plant`: a line and a small network by Gauss-Newton, for outputs and inputs with a memory of them."""
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 
+import jax
 import numpy as np
 
-from multistep.data import Episodes, join
+from multistep.data import Episodes, join, spread
 from multistep.dynamics import AbstractMemory, LineConfig, ShallowConfig
-from multistep.runs.progress import progress_spinner
+from multistep.errors import InputError
+from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection.budget import Budget
-from multistep.selection.lags import ChosenMemory, choose_memory, describe
-from multistep.selection.tried import Tried, digits
+from multistep.selection.tried import Tried
 from multistep.training import Fit, GaussNewton, LeastSquares, Outcome, Score
+from multistep.training.normal_equations import flat_weights
 from multistep.types import Key
 
 FEW = 20_000
 """Steps of episodes up to which each of them judges once, and the model is fitted to all of them."""
+MOST = 100_000
+"""Steps of episodes that a small network is fitted to at most, spread over all."""
 MOST_FOLDS = 5
+LEAST_FOLD = 4
+"""Pasts that fit into what a fold holds out at least."""
 RIDGES = (1e-2, 1e-4)
 """Tried where data are few."""
 STARTS = 4
+ROLLOUTS = 5
+"""At least, from as many places."""
 RIDGE, MORE_STARTS = 1e-8, 2
 """Where there are more data."""
-MEMORY_SHARE = 0.3
-"""Of a budget in seconds for the choice of the memory."""
+SHORT, LONG, LONGEST = 50, 300, 2000
+"""Steps of the rollouts at first, then, and where few whole records are to be simulated."""
+MOST_WEIGHTS = 800
+"""Of a small network: an iteration solves for all of them at once."""
+NOT_HERE = ("refit", "smoothing")
+"""Steps of the automatic recipe that have no part in this."""
 
 
 def fit_plant(
@@ -35,51 +48,87 @@ def fit_plant(
     score: Score,
     budget: Budget,
     without: Collection[str] = (),
+    notes: tuple[str, ...] = (),
 ) -> Fit:
-    """A line and a small network with this memory, or with the one that quick fits do best with.
+    """A line and a small network with this memory: the better one.
 
     **Arguments:**
 
-    - `memory`: lags, a hidden state, or what is yet to be chosen.
+    - `memory`: lags, or a hidden state.
     - `train`, `valid`: episodes; where they are few, each of them judges once.
     - `key`: for random weights.
     - `score`: the judge's.
     - `budget`: what it may spend.
     - `without`: what is left out, by name.
+    - `notes`: what there is to say of the memory.
     """
-    pool, notes = join(train, valid), []
-    folds = 0
-    if pool.num_steps <= FEW and len(pool) > 1 and "cross_fitting" not in without:
-        folds = min(MOST_FOLDS, len(pool))
-    if isinstance(memory, ChosenMemory):
-        with progress_spinner("trying lags and hidden states"):
-            memory, judged = choose_memory(
-                train, valid, key=key, score=score, most=memory.most, seconds=_share(budget, MEMORY_SHARE)
-            )
-        tried = ", ".join(f"{describe(each)} {digits(value)}" for each, value in judged.items())
-        notes.append(f"Memory: {describe(memory)}, of {tried} in quick fits.")
-    small = GaussNewton(
-        memory.around(ShallowConfig(num_units(pool.num_steps))),
+    if strange := sorted(set(without) & set(NOT_HERE)):
+        raise InputError(f"With lags or a hidden state there is no {strange[0]}: leave it out of --without.")
+    pool = join(train, valid)
+    folds = 0 if "cross_fitting" in without else num_folds(pool, memory.num_past)
+    small = small_recipe(memory, num_units(pool.num_steps), score, pool, folds, budget)
+    if "growing" in without:
+        small = replace(small, horizons=small.horizons[-1:])
+    if "averaging" in without:
+        small = replace(small, starts=1)
+    fitted = small.fit(train if folds else spread(train, MOST), valid, key=key, score=score)
+    best = fitted.best_epoch
+    parts, judged = {"small": fitted}, {"small": -math.inf if best is None else best.score}
+    if "linear" not in without:
+        line = LeastSquares(memory.around(LineConfig()))
+        line_fit = line.fit(pool if folds else train, valid, key=key, score=score)
+        parts = {"linear": line_fit} | parts
+        # The small network before its first iteration is this line, judged in the same way.
+        judged["linear"] = fitted.history[0].score
+    if fitted.outcome is Outcome.INTERRUPTED:
+        notes = (*notes, "It was interrupted.")
+    tried = Tried(parts, judged, score, valid, None, notes, crossed=bool(folds))
+    more = ("Fitted to all episodes, those of the validation too.",) if folds else ()
+    found = tried.fit(pool if folds else valid, *more)
+    is_whole = fitted.outcome is not Outcome.INTERRUPTED
+    return found if is_whole else replace(found, outcome=Outcome.INTERRUPTED)
+
+
+def small_recipe(
+    memory: AbstractMemory, units: int, score: Score, pool: Episodes, folds: int, budget: Budget
+) -> GaussNewton:
+    """How a small network with this memory is fitted.
+
+    **Arguments:**
+
+    - `memory`: lags, or a hidden state.
+    - `units`: of its one layer.
+    - `score`: the judge's, which says how long the rollouts are that matter.
+    - `pool`: all episodes that there are.
+    - `folds`: of the cross-fitting; 0: validation episodes judge.
+    - `budget`: what it may spend.
+    """
+    longest = min(LONGEST if folds else LONG, int(pool.lengths.max()))
+    reach = score.horizon if isinstance(score, R2Bar) else longest if isinstance(score, FreeRunR2) else LONG
+    recipe = GaussNewton(
+        memory.around(ShallowConfig(units)),
+        horizons=(SHORT, max(LONG, reach)),
+        judged=reach,
+        least_rollouts=ROLLOUTS,
         starts=STARTS if folds else MORE_STARTS,
         ridges=RIDGES if folds else (RIDGE,),
         folds=folds,
-        seconds=_share(budget, 1 - MEMORY_SHARE),
-        rounds=_rounds(budget, pool, folds),
+        rounds=GaussNewton().rounds if folds else 2 * GaussNewton().rounds,
+        seconds=budget.seconds,
     )
-    parts = {"linear": LeastSquares(memory.around(LineConfig())).fit(train, valid, key=key, score=score)}
-    parts["small"] = fitted = small.fit(train, valid, key=key, score=score)
-    best = fitted.best_epoch
-    judged = {
-        "linear": fitted.history[0].score if fitted.history else -math.inf,
-        "small": -math.inf if best is None else best.score,
-    }
-    if fitted.outcome is Outcome.INTERRUPTED:
-        notes.append("It was interrupted.")
-    tried = Tried(parts, judged, score, valid, None, tuple(notes), crossed=bool(folds))
-    if "linear" in without:
-        tried = Tried({"small": fitted}, judged, score, valid, None, tuple(notes), crossed=bool(folds))
-    more = ("Fitted to all episodes, those of the validation too.",) if folds else ()
-    return tried.fit(pool if folds else valid, *more)
+    if budget.model_steps is None:
+        return recipe
+    one = replace(recipe, rounds=1).most_steps(pool)
+    return replace(recipe, rounds=int(np.clip(budget.model_steps // one, 1, recipe.rounds)))
+
+
+def num_folds(pool: Episodes, num_past: int) -> int:
+    """Parts in which the episodes judge in turn; 0 where there are enough of them to keep some for that, or
+    too few."""
+    if pool.num_steps > FEW:
+        return 0
+    folds = min(MOST_FOLDS, max(len(pool), pool.num_steps // (LEAST_FOLD * num_past)))
+    return folds if folds > 1 else 0
 
 
 def num_units(num_steps: int) -> int:
@@ -87,13 +136,10 @@ def num_units(num_steps: int) -> int:
     return int(np.clip(round(num_steps**0.5 / 8), 5, 16))
 
 
-def _share(budget: Budget, share: float) -> float | None:
-    return None if budget.seconds is None else share * budget.seconds
-
-
-def _rounds(budget: Budget, pool: Episodes, folds: int) -> int:
-    most = GaussNewton().rounds if folds else 2 * GaussNewton().rounds
-    if budget.model_steps is None:
-        return most
-    one = GaussNewton(rounds=1, starts=STARTS, ridges=RIDGES, folds=folds).most_steps(pool)
-    return int(np.clip(budget.model_steps // one, 1, most))
+def is_small(memory: AbstractMemory, pool: Episodes) -> bool:
+    """Whether a small network with this memory has few enough weights to solve for all of them at once."""
+    network = memory.around(ShallowConfig(num_units(pool.num_steps))).suited_to(pool)
+    made = jax.eval_shape(
+        lambda key: flat_weights(network.make(pool.state_size, pool.action_size, key=key)), jax.random.key(0)
+    )
+    return made.size <= MOST_WEIGHTS

@@ -18,6 +18,8 @@ from multistep.dynamics import AbstractDynamics
 from multistep.errors import InputError
 from multistep.evaluation import free_run
 
+TRAINING = 0.8
+"""Share of the training record that is trained on; the rest validates."""
 OUTPUT, INPUT = "y", "u"
 """What output and input are called in the episodes, whatever the columns of the file."""
 

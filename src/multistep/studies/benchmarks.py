@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import jax
 import tyro
 
-from multistep.data import Episodes, cut, episodes_digest, split
+from multistep.data import episodes_digest, split_in_time
 from multistep.dynamics import CorrectedConfig, HiddenState, Lags, LineConfig
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2
@@ -24,6 +24,7 @@ from multistep.selection.automatic import Automatic
 from multistep.selection.lags import ChosenMemory
 from multistep.studies.benchmark_records import (
     BENCHMARKS,
+    TRAINING,
     Benchmark,
     BenchmarkData,
     find_benchmark,
@@ -32,12 +33,9 @@ from multistep.studies.benchmark_records import (
 )
 from multistep.studies.scales import Scale
 from multistep.training import AbstractRecipe, Growing, LeastSquares, Once
-from multistep.types import Key
 
 COMMAND = "reproduce benchmarks"
 ROWS = "fits.jsonl"
-PIECES, VALIDATION = 10, 2
-"""That the training record is cut into, and how many of them validate."""
 NARX_LAGS, NARX_STEPS = 5, 4_000_000
 """Lags of the network that is trained in both ways, and model steps of each training."""
 AUTOMATIC = "automatic"
@@ -82,10 +80,9 @@ class BenchmarkJob(AbstractJob):
 
     def run(self, data: BenchmarkData) -> Row:
         benchmark = BENCHMARKS[self.benchmark]
-        deal_key, fit_key = jax.random.split(jax.random.key(self.seed))
         started = time.process_time()
-        train, valid = deal_pieces(data.train, key=deal_key)
-        fitted = self.recipe.fit(train, valid, key=fit_key, score=FreeRunR2())
+        train, valid = split_in_time(data.train, TRAINING)
+        fitted = self.recipe.fit(train, valid, key=jax.random.key(self.seed), score=FreeRunR2())
         seconds = time.process_time() - started
         errors = {test: free_run_rmse(fitted.model, own, benchmark) for test, own in data.tests.items()}
         about = {"judged": dict(fitted.judged), "notes": list(fitted.notes)}
@@ -138,13 +135,6 @@ def methods_for(benchmark: Benchmark, config: BenchmarksConfig) -> dict[str, Abs
     if unknown := sorted(set(config.method) - set(methods)):
         raise InputError(f"There is no method {unknown[0]}: name some of {', '.join(methods)}.")
     return {name: recipe for name, recipe in methods.items() if not config.method or name in config.method}
-
-
-def deal_pieces(record: Episodes, *, key: Key) -> tuple[Episodes, Episodes]:
-    """Pieces of the one record to train on, and to validate."""
-    pieces = cut(record, -(-int(record.lengths[0]) // PIECES))
-    train, valid = split(pieces, (len(pieces) - VALIDATION, VALIDATION), key=key)
-    return train, valid
 
 
 def write_table(config: BenchmarksConfig, rows: Sequence[Row]) -> dict[str, Any]:
