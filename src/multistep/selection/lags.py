@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from multistep.data import Episodes, join, spread
+from multistep.data import Episodes, pooled, spread
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
@@ -88,7 +88,7 @@ def choose_memory(
     judged: dict[AbstractMemory, float] = {}
     begun = time.perf_counter()
     # All by the same folds, whatever they read.
-    folds = num_folds(join(train, valid), longest)
+    folds = num_folds(pooled(train, valid), longest)
     train, valid = (each if folds else spread(each, ENOUGH) for each in (train, valid))
     for memory in tried:
         own = budget.share(1 / len(tried))
@@ -97,7 +97,7 @@ def choose_memory(
             if judged and left < 0:
                 break
             own = Budget(seconds=left)
-        usual = small_recipe(memory, UNITS, score, join(train, valid), folds, own)
+        usual = small_recipe(memory, UNITS, score, pooled(train, valid), folds, own)
         quick = replace(usual, horizons=(usual.judged,), starts=1, ridges=(RIDGE,), rounds=ROUNDS)
         fitted = quick.fit(train, valid, key=key, score=score)
         if fitted.outcome is Outcome.INTERRUPTED:

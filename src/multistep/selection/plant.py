@@ -7,7 +7,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from multistep.data import Episodes, join, spread
+from multistep.data import Episodes, pooled, spread
 from multistep.dynamics import AbstractMemory, LineConfig, ShallowConfig
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
@@ -64,7 +64,7 @@ def fit_plant(
     """
     if strange := sorted(set(without) & set(NOT_HERE)):
         raise InputError(f"With lags or a hidden state there is no {strange[0]}: leave it out of --without.")
-    pool = join(train, valid)
+    pool = pooled(train, valid)
     folds = 0 if "cross_fitting" in without else num_folds(pool, memory.num_past)
     small = small_recipe(memory, num_units(pool.num_steps), score, pool, folds, budget)
     if "growing" in without:
