@@ -7,6 +7,7 @@ from multistep.data.angles import wrapped_angles as wrapped_angles
 from multistep.data.checks import remarks_on as remarks_on
 from multistep.data.columns import Columns as Columns
 from multistep.data.digest import episodes_digest as episodes_digest
+from multistep.data.ends import stuck_ends as stuck_ends
 from multistep.data.episodes import Episode as Episode
 from multistep.data.episodes import Episodes as Episodes
 from multistep.data.episodes import cut as cut

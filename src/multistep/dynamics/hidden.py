@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from multistep.data import Episodes, Past, Windows, gather_all
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Prediction
+from multistep.dynamics.limited import Limited
 from multistep.dynamics.linear import Corrected, CorrectedConfig, Line, least_squares, pulled_back
 from multistep.dynamics.network import Linear, Network, NetworkConfig, make_network
 from multistep.dynamics.normaliser import Normaliser
@@ -165,6 +166,10 @@ def _settled(model: AbstractDynamics) -> AbstractDynamics:
     """With a linear part that does not run away, whatever the regression has made of it."""
     if isinstance(model, Line):
         return pulled_back(model)
+    if isinstance(model, Limited):
+        inner = _settled(model.inner)
+        assert isinstance(inner, AbstractModel)
+        return replace(model, inner=inner)
     if isinstance(model, Shallow | Corrected):
         return replace(model, line=pulled_back(model.line))
     return model

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from multistep.data import Episodes, pooled, spread
-from multistep.dynamics import AbstractMemory, LineConfig, ShallowConfig
+from multistep.dynamics import AbstractMemory, LimitedConfig, LineConfig, ShallowConfig
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection.budget import Budget
@@ -75,7 +75,7 @@ def fit_plant(
     best = fitted.best_epoch
     parts, judged = {"small": fitted}, {"small": -math.inf if best is None else best.score}
     if "linear" not in without:
-        line = LeastSquares(memory.around(LineConfig()))
+        line = LeastSquares(memory.around(LimitedConfig(LineConfig())))
         line_fit = line.fit(pool if folds else train, valid, key=key, score=score)
         parts = {"linear": line_fit} | parts
         # The small network before its first iteration is this line, judged in the same way.
@@ -106,7 +106,7 @@ def small_recipe(
     longest = min(LONGEST if folds else LONG, int(pool.lengths.max()))
     reach = score.horizon if isinstance(score, R2Bar) else longest if isinstance(score, FreeRunR2) else LONG
     recipe = GaussNewton(
-        memory.around(ShallowConfig(units)),
+        memory.around(LimitedConfig(ShallowConfig(units))),
         horizons=(SHORT, max(LONG, reach)),
         judged=reach,
         least_rollouts=ROLLOUTS,
