@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from multistep.data import Episodes, pooled, spread
-from multistep.dynamics import AbstractMemory, LimitedConfig, LineConfig, ShallowConfig
+from multistep.dynamics import AbstractArchitecture, AbstractMemory, LimitedConfig, LineConfig, ShallowConfig
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection.budget import Budget
@@ -138,8 +138,11 @@ def num_units(num_steps: int) -> int:
 
 def is_small(memory: AbstractMemory, pool: Episodes) -> bool:
     """Whether a small network with this memory has few enough weights to solve for all of them at once."""
-    network = memory.around(ShallowConfig(num_units(pool.num_steps))).suited_to(pool)
-    made = jax.eval_shape(
-        lambda key: flat_weights(network.make(pool.state_size, pool.action_size, key=key)), jax.random.key(0)
-    )
-    return made.size <= MOST_WEIGHTS
+    return num_weights(memory.around(ShallowConfig(num_units(pool.num_steps))), pool) <= MOST_WEIGHTS
+
+
+def num_weights(network: AbstractArchitecture, pool: Episodes) -> int:
+    """How many are trained."""
+    sizes = pool.state_size, pool.action_size
+    suited = network.suited_to(pool)
+    return jax.eval_shape(lambda key: flat_weights(suited.make(*sizes, key=key)), jax.random.key(0)).size
