@@ -24,6 +24,15 @@ from multistep.types import Key
 PATIENCE = 3
 """Rounds without a better score after which the next horizon comes."""
 
+WORTH_IT = 0.95
+"""Of what is left unexplained, so much or less: worth weights that are further from the line. What fits a bit
+better by weights of its own has often learned what the next record does not show."""
+
+
+def is_better(score: float, than: float) -> bool:
+    """Whether it is by so much that more training is worth it."""
+    return score > -math.inf and (than == -math.inf or 1 - score <= WORTH_IT * (1 - than))
+
 
 @dataclass(frozen=True)
 class GaussNewton(AbstractRecipe):
@@ -128,13 +137,16 @@ class GaussNewton(AbstractRecipe):
                 for ridge in ridges
             ]
             values = [float(value) if math.isfinite(value) else -math.inf for value in values]
-            ridge, errors = int(np.argmax(values)), lap.errors(int(np.argmax(values)))
+            ridge = 0  # the largest first: a smaller one must be worth it
+            for other in ridges[1:]:
+                ridge = other if is_better(values[other], values[ridge]) else ridge
+            errors = lap.errors(ridge)
             weights = (1 / len(errors),) * len(errors)
             return ridge, Epoch(number, errors, weights, values[ridge], time.perf_counter() - started)
 
         lap = best = race.lap(race.begin(), self.horizons[0])
         ridge, epoch = look(lap, 0, begun)
-        history, highest = (epoch,), epoch.score
+        history, highest, kept = (epoch,), epoch.score, epoch
         outcome, label = Outcome.FINISHED, f"{pool.num_steps} steps at once"
         try:
             with progress_bar(label, len(self.horizons) * self.rounds, 0) as show:
@@ -152,14 +164,15 @@ class GaussNewton(AbstractRecipe):
                         lap = lap.go_on(self.iterations)
                         own, epoch = look(lap, len(history), started)
                         history, since = (*history, epoch), since + 1
-                        if epoch.score > highest:
+                        if is_better(epoch.score, highest):
                             best, ridge, highest, since = lap, own, epoch.score, 0
+                            kept = epoch
                         show(highest)
         except KeyboardInterrupt:
             outcome = Outcome.INTERRUPTED
         if not history[-1].is_sound and not math.isfinite(highest):
             outcome = Outcome.DIVERGED
-        return Fit(best.model(ridge), history, outcome)
+        return Fit(best.model(ridge), history, outcome, kept=kept)
 
     def _is_late(self, begun: float) -> bool:
         return self.seconds is not None and time.perf_counter() - begun > self.seconds
