@@ -3,10 +3,12 @@ import pytest
 
 from multistep.dynamics import HiddenState, Lags
 from multistep.errors import InputError
-from multistep.evaluation import FreeRunR2
+from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection import lags
 from multistep.selection.automatic import Automatic
+from multistep.selection.budget import Budget
 from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from multistep.selection.plant import OnBoth, small_recipe
 from systems import plant_episodes
 
 
@@ -55,3 +57,21 @@ def test_in_words():
         "2 lags",
         "a hidden state of 4 numbers",
     ]
+
+
+def test_a_simulator_is_judged_on_the_records_of_the_training_too():
+    train, valid = plant_episodes(num=2), plant_episodes(num=1, seed=1)
+    scores = {train.num_steps: 0.2, valid.num_steps: 0.9}
+    judge = OnBoth(lambda model, episodes: scores[episodes.num_steps], train)
+    assert judge(None, valid) == 0.2
+
+
+def test_rollouts_are_as_long_as_what_is_asked_for():
+    pool = plant_episodes(num=2)
+    longest = int(pool.lengths.max())
+
+    def horizons(score, folds):
+        return small_recipe(Lags(2), 5, score, pool, folds, Budget()).horizons
+
+    assert horizons(R2Bar(10), 2) == (50, 300)
+    assert horizons(FreeRunR2(), 2) == (50, max(300, longest))

@@ -2,13 +2,20 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 
 from multistep.data import Episodes, pooled, spread
-from multistep.dynamics import AbstractArchitecture, AbstractMemory, LimitedConfig, LineConfig, ShallowConfig
+from multistep.dynamics import (
+    AbstractArchitecture,
+    AbstractDynamics,
+    AbstractMemory,
+    LimitedConfig,
+    LineConfig,
+    ShallowConfig,
+)
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection.budget import Budget
@@ -71,7 +78,8 @@ def fit_plant(
         small = replace(small, horizons=small.horizons[-1:])
     if "averaging" in without:
         small = replace(small, starts=1)
-    fitted = small.fit(train if folds else spread(train, MOST), valid, key=key, score=score)
+    judge = OnBoth(score, train) if isinstance(score, FreeRunR2) and not folds else score
+    fitted = small.fit(train if folds else spread(train, MOST), valid, key=key, score=judge)
     best = fitted.best_epoch
     parts, judged = {"small": fitted}, {"small": -math.inf if best is None else best.score}
     if "linear" not in without:
@@ -89,6 +97,18 @@ def fit_plant(
     return found if is_whole else replace(found, outcome=Outcome.INTERRUPTED)
 
 
+@dataclass(frozen=True)
+class OnBoth:
+    """The lower of two scores, on the validation episodes and on those of the training: a simulator must not
+    run away on either, and the records that validate may be too short to show it."""
+
+    score: Score
+    train: Episodes
+
+    def __call__(self, model: AbstractDynamics, valid: Episodes) -> float:
+        return min(self.score(model, valid), self.score(model, self.train))
+
+
 def small_recipe(
     memory: AbstractMemory, units: int, score: Score, pool: Episodes, folds: int, budget: Budget
 ) -> GaussNewton:
@@ -103,11 +123,14 @@ def small_recipe(
     - `folds`: of the cross-fitting; 0: validation episodes judge.
     - `budget`: what it may spend.
     """
-    longest = min(LONGEST if folds else LONG, int(pool.lengths.max()))
-    reach = score.horizon if isinstance(score, R2Bar) else longest if isinstance(score, FreeRunR2) else LONG
+    is_whole, longest = isinstance(score, FreeRunR2), min(LONGEST, int(pool.lengths.max()))
+    reach = score.horizon if isinstance(score, R2Bar) else longest if is_whole else LONG
+    horizons = (SHORT, max(LONG, reach))
+    if is_whole and not folds and longest > LONG:
+        horizons = (SHORT, LONG, longest)
     recipe = GaussNewton(
         memory.around(LimitedConfig(ShallowConfig(units))),
-        horizons=(SHORT, max(LONG, reach)),
+        horizons=horizons,
         judged=reach,
         least_rollouts=ROLLOUTS,
         starts=STARTS if folds else MORE_STARTS,
