@@ -1,7 +1,7 @@
 import jax
 import pytest
 
-from multistep.dynamics import HiddenState, Lags
+from multistep.dynamics import HiddenState, Lags, Persistence
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection import lags
@@ -63,7 +63,7 @@ def test_a_simulator_is_judged_on_the_records_of_the_training_too():
     train, valid = plant_episodes(num=2), plant_episodes(num=1, seed=1)
     scores = {train.num_steps: 0.2, valid.num_steps: 0.9}
     judge = OnBoth(lambda model, episodes: scores[episodes.num_steps], train)
-    assert judge(None, valid) == 0.2
+    assert judge(Persistence(), valid) == 0.2
 
 
 def test_rollouts_are_as_long_as_what_is_asked_for():
