@@ -11,13 +11,17 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from multistep.data import Past
+from multistep.data import Episodes, Past
 from multistep.data.frames import as_pandas, named
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.types import Action, State, States
+
+
+SAME_STEP = 0.01
+"""Time steps that differ by less than this share are the same."""
 
 
 class Model(AbstractModel):
@@ -141,6 +145,28 @@ def in_units(
     if isinstance(learned, AbstractModel):
         return Model(learned, normaliser, *known)
     return MemoryModel(learned, normaliser, *known)
+
+
+def check_units(dynamics: AbstractDynamics, units: Mapping[str, str]) -> None:
+    """Raise an `InputError` if the model and the data both know the unit of a column, and differ in it."""
+    own = dict(dynamics.units) if isinstance(dynamics, Model | MemoryModel) else {}
+    for name in own:
+        if own[name] != units.get(name, own[name]):
+            raise InputError(
+                f"The model has {name} in {own[name]}, the data in {units[name]}: convert the data to "
+                f"{own[name]}, or correct the unit in their header."
+            )
+
+
+def check_time_step(dynamics: AbstractDynamics, episodes: Episodes) -> None:
+    """Raise an `InputError` if the time steps of the model and of the episodes are both known and differ."""
+    own = dynamics.time_step if isinstance(dynamics, Model | MemoryModel) else None
+    if own is None or episodes.time_step is None or abs(episodes.time_step / own - 1) < SAME_STEP:
+        return
+    raise InputError(
+        f"The model's step is {own:g}, the episodes have a sample every {episodes.time_step:g}: give episodes "
+        "with the model's step, or a model that was fitted to theirs."
+    )
 
 
 def _frame_of(model: Model | MemoryModel, states: ArrayLike) -> Any:

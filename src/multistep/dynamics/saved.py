@@ -14,16 +14,12 @@ from numpy import ndarray
 
 from multistep.data import Episodes, Past, Windows
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, Memory, Prediction, check_names
-from multistep.dynamics.model import MemoryModel, Model
+from multistep.dynamics.model import SAME_STEP, MemoryModel, Model, check_units
 from multistep.dynamics.model_files import load_model
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.runs.provenance import plain
 from multistep.types import Actions, Key
-
-SAME_STEP = 0.01
-"""Time steps that differ by less than this share are the same."""
-
 
 @dataclass(frozen=True)
 class Saved(AbstractArchitecture):
@@ -44,6 +40,7 @@ class Saved(AbstractArchitecture):
         """The same, if the episodes have the columns, the time step and the angles that it was trained on."""
         model = self.model
         check_names(model, episodes.state_names, episodes.action_names)
+        check_units(model, episodes.units)
         own, other = model.time_step, episodes.time_step
         if own is not None and other is not None and abs(other / own - 1) >= SAME_STEP:
             raise InputError(
