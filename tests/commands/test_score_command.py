@@ -15,7 +15,6 @@ from multistep.dynamics import LineConfig, fit_normaliser, in_units
 from multistep.errors import InputError
 from systems import random_episodes
 
-
 TIMED = Columns(time="t")
 
 

@@ -2,11 +2,19 @@ import jax.numpy as jnp
 import pytest
 
 from multistep.commands.fit import FitFilesConfig
-from multistep.commands.source import Source, fitted_columns
+from multistep.commands.source import (
+    Changes,
+    Source,
+    check_same_step,
+    check_same_step_in_test,
+    fitted_columns,
+    read_episodes,
+)
 from multistep.data import Columns
 from multistep.dynamics import Model, save_model
 from multistep.dynamics.network import NetworkConfig, make_network
 from multistep.dynamics.normaliser import Normaliser
+from multistep.errors import InputError
 from multistep.runs.run_folder import write_run
 
 
@@ -41,3 +49,43 @@ def test_a_model_file_without_its_run_is_used_without_a_word(model, left):
     fitted, path = model
     (path.parent / "config.json").unlink() if left is None else (path.parent / "config.json").write_text(left)
     assert fitted_columns(fitted, path, Columns()).states == ("position", "velocity")
+
+
+def write_log(path, step, count=9):
+    path.write_text("t,x,u\n" + "".join(f"{step * n:.6g},{n},1\n" for n in range(count)))
+
+
+def test_a_log_with_another_step_is_refused_and_resampled(tmp_path):
+    for name, step in (("a", 0.05), ("b", 0.05), ("c", 0.1)):
+        write_log(tmp_path / f"{name}.csv", step)
+    source = Source((str(tmp_path / "*.csv"),), Columns(("x",), ("u",), time="t"))
+    with pytest.raises(InputError, match=r"but 0\.1 in .*c\.csv: add --resample 0\.1, or"):
+        read_episodes(source)
+    assert read_episodes(source, Changes(resample=0.1)).time_step == 0.1
+    with pytest.raises(InputError, match="both given: choose one"):
+        read_episodes(source, Changes(resample=0.1, every=2))
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "changes", "remedy"),
+    [
+        (0.5, 0.25, {}, r": add --every 2, or fit anew\."),
+        (0.5, 0.5 * 2, {"every": 2}, r": leave out --every 2, or fit anew\."),
+        (0.5, 0.2, {"every": 2}, r": add --every 5 in place of --every 2, or fit anew\."),
+        (0.5, 0.25, {"resample": 0.25}, r": leave out --resample 0\.25, or fit anew\."),
+        (0.3, 0.25, {}, r": add --resample 0\.3, or fit anew\."),
+        (0.1, 0.2, {}, r": add --resample 0\.1, or fit anew\."),
+        (0.1, 0.25, {}, r": fit anew\."),
+    ],
+)
+def test_only_what_works_is_offered(own, other, changes, remedy):
+    with pytest.raises(InputError, match=remedy):
+        check_same_step(own, other, Changes(**changes))
+
+
+def test_a_change_is_made_to_training_and_test_alike():
+    for train, test in ((0.5, 0.25), (0.25, 0.5)):
+        with pytest.raises(InputError, match=r": add --resample 0\.5, or"):
+            check_same_step_in_test(train, test, Changes())
+    with pytest.raises(InputError, match=r": add --resample 0\.5 in place of --every 2, or"):
+        check_same_step_in_test(1.0, 0.5, Changes(every=2))

@@ -17,6 +17,7 @@ from multistep.commands.source import (
     Changes,
     Source,
     check_same_step,
+    check_same_step_in_test,
     fitted_columns,
     load_saved,
     note_on_pieces,
@@ -24,6 +25,7 @@ from multistep.commands.source import (
 )
 from multistep.data import (
     Episodes,
+    check_same_units,
     cut,
     estimate_noise,
     remarks_on,
@@ -157,9 +159,10 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
 
 def read_with_remarks(config: FitFilesConfig, recipe: AbstractRecipe) -> Episodes:
     """The episodes, after saying what is odd about them; those that a model cannot go on with are refused."""
-    episodes = read_episodes(config.source, config.changes)
+    own_step = recipe.network.model.time_step if isinstance(recipe, Continuing) else None
+    episodes = read_episodes(config.source, config.changes, own_step)
     if isinstance(recipe, Continuing):
-        check_same_step(recipe.network.model.time_step, episodes.time_step)
+        check_same_step(own_step, episodes.time_step, config.changes)
         recipe.network.suited_to(episodes)
     note_on_pieces(config.changes)
     for remark in [*map(remark_on, wrapped_angles(episodes)), *remarks_on(episodes)]:
@@ -225,7 +228,8 @@ def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Epis
     # What is held out stays whole: a free run goes over all of it.
     changes = replace(config.changes, cut=None)
     test = read_episodes(replace(config.source, files=config.test), changes)
-    check_same_step(episodes.time_step, test.time_step, "the training data's step", "the test files have")
+    check_same_step_in_test(episodes.time_step, test.time_step, config.changes)
+    check_same_units([("the training files", episodes.units), ("the test files", test.units)])
     shares = [share / sum(config.split[:2]) for share in config.split[:2]]
     if len(episodes) == 1 and not isinstance(config.memory.memory, NoMemory):
         # A plant shows what it is in a long run: the recording stays in one piece as far as it can.

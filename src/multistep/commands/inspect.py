@@ -16,6 +16,8 @@ from multistep.data import (
     Recording,
     as_episodes,
     cut_at_missing,
+    note_different_steps,
+    note_uneven_steps,
     remarks_on,
     with_angles,
     wrapped_angles,
@@ -45,6 +47,8 @@ def run_inspect(config: InspectConfig) -> dict[str, Any]:
     """Inspect, leave the rows in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
     recordings = read_recordings(config.source)
+    note_different_steps(recordings)
+    note_uneven_steps(recordings)
     column_rows, episode_rows = _column_rows(recordings), _episode_rows(recordings)
     lengths = np.array([row["length"] for row in episode_rows])
     returns = np.array(

@@ -16,6 +16,7 @@ from multistep.data.minari_files import is_minari, read_minari, save_minari
 from multistep.data.npz_files import read_npz, save_npz
 from multistep.data.parquet_files import read_parquet, save_parquet
 from multistep.data.recording import Recording, as_episodes, check_alike, cut_at_missing
+from multistep.data.time_steps import note_different_steps
 from multistep.errors import InputError
 
 READERS = {".npz": read_npz, ".csv": read_csv, ".parquet": read_parquet, ".hdf5": read_hdf5, ".h5": read_hdf5}
@@ -57,7 +58,9 @@ def load(
       begins after it.
     """
     columns = Columns(tuple(states), tuple(actions), rewards, episode, time, tuple(angles), missing)
-    return with_angles(as_episodes(_read_frames(files, columns) or read(files, columns)), angles)
+    recordings = _read_frames(files, columns) or read(files, columns)
+    note_different_steps(recordings)
+    return with_angles(as_episodes(recordings), angles)
 
 
 def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:

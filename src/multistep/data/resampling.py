@@ -83,7 +83,7 @@ def _sampled(recording: Recording, places: Sequence[Num[ndarray, " _"]], doing: 
         if recording.time_steps is not None:
             own_times = np.concatenate([[0.0], np.cumsum(_of_episode(recording, number))])
             steps.append(np.diff(np.interp(own, np.arange(len(own_times)), own_times)))
-    ids = recording.episode_ids
+    ids, labels = recording.episode_ids, recording.labels
     dtype = recording.states.dtype
     return replace(
         recording,
@@ -94,7 +94,9 @@ def _sampled(recording: Recording, places: Sequence[Num[ndarray, " _"]], doing: 
         first_action_rows=None if recording.first_action_rows is None else recording.first_action_rows[kept],
         rewards=None if recording.rewards is None else np.concatenate(rewards),
         time_steps=None if recording.time_steps is None else np.concatenate(steps),
-        episode_ids=tuple(ids[number] for number in kept) if len(ids) == len(places) else ids,
+        episode_ids=tuple(ids[number] for number in kept if ids),
+        numbers=recording.own_numbers[kept],
+        labels=tuple(labels[number] for number in kept if labels),
     )
 
 

@@ -13,7 +13,7 @@ from numpy import ndarray
 from multistep.data.columns import Columns, Experiment, experiments, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 
 GAP = 1.5  # a step this many times as long as the usual one has lost a sample
 
@@ -42,9 +42,9 @@ def recordings_of(
     for experiment in chosen:
         height = _used_height(source, table, experiment.own)
         bounds = _episode_bounds(source, ids, height)
-        num_gaps = 0
+        num_gaps, numbers_of_pieces = 0, np.arange(len(bounds))
         if times is not None:
-            bounds, num_gaps = _without_gaps(source, str(columns.time), times, bounds)
+            bounds, numbers_of_pieces, num_gaps = _without_gaps(source, str(columns.time), times, bounds)
         states, actions, rewards = _gather(numbers, experiment, bounds)
         recordings.append(
             Recording(
@@ -58,9 +58,8 @@ def recordings_of(
                 action_names=action_names,
                 num_gaps=num_gaps,
                 units=units,
-                episode_ids=()
-                if ids is None
-                else tuple(dict.fromkeys(map(str, ids.head(height).gather(bounds[:, 0].tolist())))),
+                episode_ids=() if ids is None else tuple(map(str, ids.gather(bounds[:, 0].tolist()))),
+                numbers=numbers_of_pieces,
                 time_steps=None
                 if times is None
                 else np.concatenate([np.diff(times[start:end]) for start, end in bounds]),
@@ -158,9 +157,9 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
 
 def _without_gaps(
     source: str, name: str, times: Float[ndarray, " rows"], bounds: Int[ndarray, "episodes 2"]
-) -> tuple[Int[ndarray, "pieces 2"], int]:
-    """The episodes cut where a sample is missing, and in how many places; pieces of one row have no step and
-    are left out."""
+) -> tuple[Int[ndarray, "pieces 2"], Int[ndarray, " pieces"], int]:
+    """The episodes cut where a sample is missing, which one each piece is of, and in how many places; pieces
+    of one row have no step and are left out."""
     steps = [np.diff(times[start:end]) for start, end in bounds]
     for (start, _), step in zip(bounds, steps, strict=True):
         wrong = np.flatnonzero(~(step > 0))
@@ -172,22 +171,24 @@ def _without_gaps(
                 "within an episode: sort the rows, or name the column that tells the episodes apart."
             )
     usual = float(np.median(np.concatenate(steps)))
-    pieces, gaps = [], []
-    for (start, end), step in zip(bounds, steps, strict=True):
+    pieces, numbers, gaps = [], [], []
+    for number, ((start, end), step) in enumerate(zip(bounds, steps, strict=True)):
         after = start + np.flatnonzero(step > GAP * usual) + 1
         gaps += after.tolist()
         edges = [start, *after, end]
-        pieces += [pair for pair in pairwise(edges) if pair[1] - pair[0] > 1]
+        long_enough = [pair for pair in pairwise(edges) if pair[1] - pair[0] > 1]
+        pieces += long_enough
+        numbers += [number] * len(long_enough)
     if gaps:
         first = times[gaps[0]] - times[gaps[0] - 1]
         warnings.warn(
-            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} "
-            f"instead of {usual:.4g}): a new episode starts after each.",
+            f"{source} has {counted(len(gaps), 'gap')} in time, the first before row {gaps[0] + 1} "
+            f"({first:.4g} instead of {usual:.4g}): a new episode starts after each.",
             stacklevel=2,
         )
     if not pieces:
         raise InputError(f"{source} has a gap in its time {name} after every row: it holds no episode.")
-    return np.array(pieces), len(gaps)
+    return np.array(pieces), np.array(numbers), len(gaps)
 
 
 def _gather(

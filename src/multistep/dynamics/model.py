@@ -19,7 +19,6 @@ from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.types import Action, State, States
 
-
 SAME_STEP = 0.01
 """Time steps that differ by less than this share are the same."""
 
@@ -164,8 +163,8 @@ def check_time_step(dynamics: AbstractDynamics, episodes: Episodes) -> None:
     if own is None or episodes.time_step is None or abs(episodes.time_step / own - 1) < SAME_STEP:
         return
     raise InputError(
-        f"The model's step is {own:g}, the episodes have a sample every {episodes.time_step:g}: give episodes "
-        "with the model's step, or a model that was fitted to theirs."
+        f"The model's step is {own:g}, the episodes have a sample every {episodes.time_step:g}: give "
+        "episodes with the model's step, or a model that was fitted to theirs."
     )
 
 

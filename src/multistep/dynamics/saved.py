@@ -21,6 +21,7 @@ from multistep.errors import InputError
 from multistep.runs.provenance import plain
 from multistep.types import Actions, Key
 
+
 @dataclass(frozen=True)
 class Saved(AbstractArchitecture):
     """The dynamics in a model file, with its weights and in its units."""
