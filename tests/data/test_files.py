@@ -750,3 +750,45 @@ def test_files_in_other_units_do_not_go_together(tmp_path):
         load("*.csv", states=["x"], actions=["u"])
     assert load(["b.csv", "c.csv"], states=["x"], actions=["u"]).units == {"x": "m", "u": "V"}
     assert load(["c.csv", "b.csv"], states=["x"], actions=["u"]).units == {"x": "m", "u": "V"}
+
+
+# Times as they are written
+
+
+@pytest.mark.parametrize(
+    ("header", "factor"), [("t [ms]", 1e-3), ("t (us)", 1e-6), ("t[min]", 60), ("t [h]", 3600), ("t [s]", 1)]
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_unit_of_the_time_column_makes_seconds_of_it(header, factor, ending):
+    table = pl.DataFrame({header: [0, 50, 100, 150], "x": [1, 2, 3, 4], "u": [1, 1, 1, 1]})
+    getattr(table, f"write_{ending}")(f"a.{ending}")
+    for name in ("t", header):
+        found = load(f"a.{ending}", states=["x"], actions=["u"], time=name)
+        assert found.time_step == pytest.approx(50 * factor, rel=1e-5)
+
+
+@pytest.mark.parametrize("time", ["2024-05-01T12:00:{:05.2f}", "2024-05-01 12:00:{:05.2f}+02:00"])
+def test_times_as_text_are_read_from_every_table(time):
+    table = pl.DataFrame({"t": [time.format(n / 4) for n in range(9)], "x": range(9), "u": range(9)})
+    table.write_parquet("a.parquet")
+    for source in ("a.parquet", table):
+        assert load(source, states=["x"], actions=["u"], time="t").time_step == 0.25
+    bad = table.with_columns(t=pl.lit("noon"))
+    with pytest.raises(InputError, match="The frame, column t is of type String"):
+        load(bad, states=["x"], actions=["u"], time="t")
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ("0,0.1,0.1", r"row 3: the time t is twice the same \(0\.1\); it must increase"),
+        ("14.9,14.949999999999999,14.8", r"row 3: the time t is 14\.8 after 14\.95; it must"),
+        ("0,0.1,", "row 3: the time t is empty; give"),
+        (",0.1,0.2", "row 1: the time t is empty; give"),
+        ("1700000000.2,1700000000.3,1700000000.1", r"row 3: the time t is 0\.2 before that of the row above"),
+    ],
+)
+def test_what_is_wrong_with_a_time(tmp_path, times, words):
+    (tmp_path / "a.csv").write_text("t,x,u\n" + "".join(f"{t},1,1\n" for t in times.split(",")))
+    with pytest.raises(InputError, match=words):
+        load("a.csv", states=["x"], actions=["u"], time="t")

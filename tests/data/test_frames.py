@@ -86,7 +86,7 @@ def test_what_cannot_be_read_gets_a_sentence(kind):
         ms.load(frame, states=["y"], actions=["u"])
     with pytest.raises(ms.InputError, match="The frame, column u is of type String, not numbers"):
         ms.load(frame, states=["x"], actions=["u"])
-    with pytest.raises(ms.InputError, match="Say which columns of The frame are the actions"):
+    with pytest.raises(ms.InputError, match="Say which columns of the frame are the actions"):
         ms.load(frame, states=["x"])
     with pytest.raises(ms.InputError, match="The frame has no rows"):
         ms.load(kind({"x": [], "u": []}), states=["x"], actions=["u"])

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import polars as pl
 from multistep.data.columns import Columns, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.data.table_recordings import recordings_of, table_of
+from multistep.data.table_recordings import recordings_of, seconds_of, table_of
 from multistep.errors import InputError, reason_of
 from multistep.runs.atomic import replacing
 
@@ -137,7 +136,7 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time
     if len(bad) and separator != "," and text.drop_nulls().str.contains(DECIMAL_COMMA).all():
         values = text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
         bad = (values.is_null() & text.is_not_null()).arg_true()
-    if len(bad) and is_time and (seconds := _seconds(text)) is not None:
+    if len(bad) and is_time and (seconds := seconds_of(text)) is not None:
         return seconds
     if len(bad):
         raise InputError(
@@ -149,14 +148,3 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time
     singles = doubles.astype(np.float32)
     # What single precision holds exactly, such as everything that was written from it, is kept in it.
     return singles if np.array_equal(singles, doubles, equal_nan=True) else doubles
-
-
-def _seconds(text: pl.Series) -> np.ndarray | None:
-    """Dates and times as seconds since the first of them, or none if one is neither; without a zone they are
-    all in the same."""
-    try:
-        times = [datetime.fromisoformat(cell) for cell in text.to_list()]
-        since = [(time - times[0]).total_seconds() for time in times]
-    except (TypeError, ValueError, IndexError):
-        return None
-    return np.array(since)

@@ -39,7 +39,7 @@ class Episodes:
     turns: tuple[float, ...] = ()
     """Of each state the size of one turn in its unit if it is an angle, else 0; none: there are no angles."""
     time_step: float | None = None
-    """Seconds (or whatever the time column counts) from one state to the next, if it is known."""
+    """Seconds from one state to the next, if it is known."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Of states and actions by their names, where the files gave them."""
     origins: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 from numpy import ndarray
 
+from multistep.data.columns import amid
 from multistep.data.episodes import Episodes, default_names
 from multistep.errors import InputError, counted
 from multistep.types import Lengths
@@ -32,7 +33,7 @@ class Recording:
     """The same for actions and rewards, where they do not stand in the same rows as the states."""
     rewards: Num[ndarray, " all_steps"] | None = None
     time_steps: Float[ndarray, " all_steps"] | None = None
-    """Seconds (or whatever the time column counts) from each state to the next."""
+    """Seconds from each state to the next."""
     num_gaps: int = 0
     """Places where a sample was missing in time, and a new episode starts."""
     episode_ids: tuple[str, ...] = ()
@@ -87,7 +88,9 @@ def cut_at_missing(recording: Recording) -> Recording:
     each."""
     pieces = [piece for episode in range(len(recording.lengths)) for piece in _pieces(recording, episode)]
     if not pieces:
-        raise InputError(f"Every step of {recording.source} lacks a value: there is nothing to learn from.")
+        raise InputError(
+            f"Every step of {amid(recording.source)} lacks a value: there is nothing to learn from."
+        )
     episodes, firsts, lengths = np.array(pieces).T
     if lengths.sum() == len(recording.actions):
         return recording

@@ -28,7 +28,7 @@ def resample(recording: Recording, step: float) -> Recording:
     **Arguments:**
 
     - `recording`: with a time column; where samples are missing a new episode has started already.
-    - `step`: the time from one sample to the next, in the unit of the time column.
+    - `step`: the seconds from one sample to the next.
     """
     if not step > 0:
         raise InputError(f"A time step of {step:g} cannot be resampled to: give a number above 0.")
