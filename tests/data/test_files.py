@@ -792,3 +792,23 @@ def test_what_is_wrong_with_a_time(tmp_path, times, words):
     (tmp_path / "a.csv").write_text("t,x,u\n" + "".join(f"{t},1,1\n" for t in times.split(",")))
     with pytest.raises(InputError, match=words):
         load("a.csv", states=["x"], actions=["u"], time="t")
+
+
+# What is known besides the numbers
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.parquet", "b.npz"])
+def test_step_units_and_origins_are_kept(tmp_path, name):
+    for log, runs in (("one", "aab"), ("two", "ccd")):
+        rows = [f"{run},{50 * t},{t},1\n" for run in sorted(set(runs)) for t in range(4)]
+        (tmp_path / f"{log}.csv").write_text("run,t [ms],x [mm],u [V]\n" + "".join(rows))
+    found = load("*.csv", states=["x"], actions=["u"], episode="run", time="t")
+    save(found, name)
+    columns = {"states": ["x"], "actions": ["u"], "episode": "file", "time": "time"}
+    back = load(name, **(columns if name == "b.csv" else {}))
+    assert_same(back, found)
+    assert (back.time_step, back.units) == (0.05, {"x": "mm", "u": "V"})
+    origins = ["one.csv, episode a", "one.csv, episode b", "two.csv, episode c", "two.csv, episode d"]
+    assert back.origins == tuple(f"b.csv, episode {o}" if name == "b.csv" else o for o in origins)
+    picked = load(name, states=["x"], actions=["u"])
+    assert picked.units == {"x": "mm", "u": "V"}

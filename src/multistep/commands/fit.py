@@ -22,6 +22,7 @@ from multistep.commands.source import (
     load_saved,
     note_on_pieces,
     read_episodes,
+    same_files,
 )
 from multistep.data import (
     Episodes,
@@ -118,8 +119,13 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     if isinstance(recipe, Continuing):
         config = going_on(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
+    if config.test and (twice := same_files(config.test, config.source.files)):
+        raise InputError(
+            f"{twice[0]} is to be trained on and held out by --test: leave it out of one of the two."
+        )
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     train, valid, test = dealt(config, read_with_remarks(config, recipe), key=split_key)
+    config.memory.memory.check_sizes(train.state_size, train.action_size)
     if isinstance(recipe, Automatic) and isinstance(recipe.memory, ChosenMemory):
         # What cannot be started in the test cannot be scored there; that is all that the test says.
         recipe = replace(recipe, memory=ChosenMemory(max(1, int(test.lengths.max()) // 2)))
@@ -164,6 +170,16 @@ def read_with_remarks(config: FitFilesConfig, recipe: AbstractRecipe) -> Episode
     if isinstance(recipe, Continuing):
         check_same_step(own_step, episodes.time_step, config.changes)
         recipe.network.suited_to(episodes)
+    if not np.ptp(episodes.states, axis=0).any():
+        raise InputError(
+            f"The states {', '.join(episodes.state_names)} never change in these files: there is nothing to "
+            "learn; check the columns (--states)."
+        )
+    if constant := episodes.constant_columns():  # in the words of a fit, so that it is said once
+        warnings.warn(
+            f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.",
+            stacklevel=2,
+        )
     note_on_pieces(config.changes)
     for remark in [*map(remark_on, wrapped_angles(episodes)), *remarks_on(episodes)]:
         warnings.warn(remark, stacklevel=2)

@@ -24,6 +24,7 @@ from multistep.data import (
     resample,
     with_angles,
 )
+from multistep.data.files import expand
 from multistep.data.recording import Recording
 from multistep.data.resampling import FINEST
 from multistep.dynamics import MemoryModel, Model, load_model
@@ -63,6 +64,13 @@ class Changes:
     """Deviation of Gaussian noise to add, as a share of each state's range: one number, or one per state."""
     noise_seed: int = 0
     """Seed of that noise."""
+
+
+def same_files(files: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Those of the files that are among the others, too."""
+    names, there = (expand([_resolved(name) for name in part]) for part in (files, others))
+    places = {Path(name).resolve() for name in there}
+    return [name for name in names if Path(name).resolve() in places]
 
 
 def read_recordings(source: Source) -> list[Recording]:

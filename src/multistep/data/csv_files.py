@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from multistep.data.columns import Columns, with_units
+from multistep.data.columns import UNIT, Columns, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.data.table_recordings import recordings_of, seconds_of, table_of
@@ -21,12 +21,17 @@ DECIMAL_COMMA = r"^[+-]?\d*(,\d*)?([eE][+-]?\d+)?$"
 
 
 def save_csv(episodes: Episodes, path: Path) -> None:
-    """Write all episodes to one file with a column `episode`.
+    """Write all episodes to one file with a column `episode`, units in the header, and the file that each
+    comes from where it is known.
 
     Values in single precision are written with the digits of the same value in double precision: whoever
     reads them back as doubles, as most do, has the same numbers.
     """
     table = table_of(path, episodes)
+    if episodes.origins and "file" not in table.columns:
+        table = table.insert_column(1, pl.Series("file", episodes.origins).gather(table["episode"]))
+    units = {name: unit for name, unit in episodes.units.items() if not UNIT.fullmatch(name)}
+    table = table.rename({name: f"{name} [{unit}]" for name, unit in units.items()})
     with replacing(path) as temporary:
         table.with_columns(pl.col(pl.Float32).cast(pl.Float64)).write_csv(temporary)
 

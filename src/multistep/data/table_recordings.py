@@ -18,6 +18,8 @@ from multistep.errors import InputError, counted
 
 GAP = 1.5  # a step this many times as long as the usual one has lost a sample
 
+TIME = "time"
+
 # Groups of columns by name, as numbers with NaN where they are empty: an array of some rows for each group,
 # with the number of the first row.
 ReadColumns = Callable[[Sequence[Sequence[str]]], Iterator[tuple[int, list[ndarray]]]]
@@ -67,11 +69,17 @@ def recordings_of(
 
 
 def table_of(path: object, episodes: Episodes) -> pl.DataFrame:
-    """All episodes in one table with a column `episode`; the last row of each has no action and no reward."""
+    """All episodes in one table with a column `episode`, and one of the time if the step is known; the last
+    row of each has no action and no reward."""
     last_rows = (episodes.state_offsets + episodes.lengths).tolist()
     within = np.ones(len(episodes.states), bool)
     within[last_rows] = False
     columns = [pl.Series("episode", np.repeat(np.arange(len(episodes)), episodes.lengths + 1))]
+    step = episodes.time_step
+    if step is not None and TIME not in (*episodes.state_names, *episodes.action_names):
+        moments = np.arange(len(episodes.states)) - np.repeat(episodes.state_offsets, episodes.lengths + 1)
+        digits = 9 - int(np.floor(np.log10(step)))  # rounding of the product is no part of the time
+        columns.append(pl.Series(TIME, np.round(moments * step, digits)))
     columns += [
         pl.Series(name, values) for name, values in zip(episodes.state_names, episodes.states.T, strict=True)
     ]

@@ -105,7 +105,9 @@ class MemoryModel(AbstractDynamics):
         deviation = None if deviation is None else deviation * self.normaliser.state_deviation
         return Prediction(self.normaliser.restore_state(mean), deviation, noted)
 
-    def rollout(self, past_states: ArrayLike, past_actions: ArrayLike, actions: ArrayLike) -> States:
+    def rollout(
+        self, past_states: ArrayLike, past_actions: ArrayLike, actions: ArrayLike | None = None
+    ) -> States:
         """The states after each of the actions.
 
         **Arguments:**
@@ -114,6 +116,11 @@ class MemoryModel(AbstractDynamics):
         - `past_actions`: the actions between them, one fewer.
         - `actions`: those that follow.
         """
+        if actions is None:  # as one calls a model of one state
+            raise InputError(
+                f"The model starts from {self.num_past} states and the {self.num_past - 1} actions between "
+                "them: call rollout(past_states, past_actions, actions)."
+            )
         past = Past(jnp.asarray(past_states, float), jnp.asarray(past_actions, float))
         return _rollout(self, past, jnp.asarray(actions, float))
 
