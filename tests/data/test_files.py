@@ -810,5 +810,3 @@ def test_step_units_and_origins_are_kept(tmp_path, name):
     assert (back.time_step, back.units) == (0.05, {"x": "mm", "u": "V"})
     origins = ["one.csv, episode a", "one.csv, episode b", "two.csv, episode c", "two.csv, episode d"]
     assert back.origins == tuple(f"b.csv, episode {o}" if name == "b.csv" else o for o in origins)
-    picked = load(name, states=["x"], actions=["u"])
-    assert picked.units == {"x": "mm", "u": "V"}

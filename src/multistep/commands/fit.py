@@ -154,6 +154,8 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         **write_free_runs(fitted.model, linear, test, config.out),
         "episodes": sizes,
         "score_horizon": horizon,
+        "time_step": test.time_step,
+        "units": dict(test.units),
         "chosen": fitted.chosen,
         "notes": fitted.notes,
         "parts": {name: fit_summary(part) for name, part in fitted.parts.items()},

@@ -83,6 +83,7 @@ def _trace(role: str, run: FreeRun, episodes: Episodes) -> list[Row]:
             "sample": run.num_past + sample,
             "time": None if step is None else step * (run.num_past + sample),
             "output": name,
+            "unit": episodes.units.get(name),
             "measured": float(run.measured[sample, column]),
             "predicted": float(run.predicted[sample, column]),
         }

@@ -110,15 +110,18 @@ def _column_rows(recordings: list[Recording]) -> list[Row]:
         *[None] * actions.shape[1],
     ]
     last_states = np.cumsum(lengths + 1) - 1
+    units = {name: unit for recording in recordings for name, unit in recording.units.items()}
     columns = [("state", name, values) for name, values in zip(first.state_names, states.T, strict=True)]
     columns += [("action", name, values) for name, values in zip(first.action_names, actions.T, strict=True)]
     rows = []
     for (kind, name, values), deviation in zip(columns, noise, strict=True):
         others = [column for column in columns if (kind, name) != column[:2]]
         twins = [other for what, other, theirs in others if _same(kind, values, what, theirs, last_states)]
-        rows.append(_column_row(kind, name, values, twins, deviation))
+        rows.append(_column_row(kind, name, values, twins, deviation) | {"unit": units.get(name)})
     rewards = [recording.rewards for recording in recordings if recording.rewards is not None]
-    return rows + ([_column_row("reward", "reward", np.concatenate(rewards), [], None)] if rewards else [])
+    if rewards:
+        rows.append(_column_row("reward", "reward", np.concatenate(rewards), [], None) | {"unit": None})
+    return rows
 
 
 def _column_row(

@@ -77,6 +77,8 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
         "episodes": len(episodes),
         "samples_outside_training_range": num_outside,
         "score_horizon": horizon,
+        "time_step": episodes.time_step,
+        "units": dict(episodes.units),
     }
     write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)
     return summary

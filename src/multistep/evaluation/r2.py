@@ -31,6 +31,8 @@ class Scores:
     num_rollouts: Int[ndarray, " horizon"]
     """Number of sub-trajectories of each length."""
     state_names: tuple[str, ...]
+    rmse: Float[ndarray, "horizon state"] | None = None
+    """Root of the mean squared error in the units of the states; infinite where a rollout diverged."""
 
     @property
     def horizon(self) -> int:
@@ -85,7 +87,9 @@ def scores_of(
     with np.errstate(divide="ignore", invalid="ignore"):
         r2 = np.where(finite, 1 - sums.squared / spread, -np.inf)
     r2[spread == 0] = np.nan
-    return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names)
+    with np.errstate(invalid="ignore"):
+        rmse = np.where(finite, unit * np.sqrt(sums.squared / num_rollouts[:, None]), np.inf)
+    return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names, rmse)
 
 
 def spread_of(

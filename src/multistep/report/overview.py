@@ -22,6 +22,9 @@ def draw_overview(out: Path) -> Path:
     columns = read_column_rows(out).filter(pl.col("kind") != "reward")
     episodes = pl.read_csv(out / "episodes.csv", infer_schema_length=None, glob=False)
     trajectories = pl.read_csv(out / "trajectories.csv", infer_schema_length=None, glob=False)
+    if "unit" in columns.columns:
+        unit = pl.format(" [{}]", "unit").fill_null("")
+        columns = columns.with_columns(pl.col("name") + unit)
     # A dollar sign would start a formula.
     columns = columns.with_columns(pl.col("name").str.replace_all("$", r"\$", literal=True))
     shown = columns["name"].to_list()[:MOST_PANELS]
