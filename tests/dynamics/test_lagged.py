@@ -80,7 +80,10 @@ def unchecked(kind, **fields):
     [
         (lambda: Lags(0), "1 or more"),
         (lambda: unchecked(Lags, count="auto"), "'auto' lags: give the number"),
-        (lambda: unchecked(Lags, count=2.5), "2.5 lags: give the number of outputs to remember, a whole one"),
+        (
+            lambda: unchecked(Lags, count=2.5),
+            "2.5 lags: give the number of outputs to remember, 1 or more, and whole",
+        ),
         (lambda: unchecked(HiddenState, size=3, lags="auto"), "both must be whole"),
         (lambda: HiddenState(5, 1).check_sizes(1, 1), r"5 numbers cannot .* of 1 number \(1 sample\)"),
         (lambda: LaggedConfig(1), "2 or more"),

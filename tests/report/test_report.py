@@ -212,6 +212,10 @@ def test_units_stand_in_brackets_in_every_table(tmp_path):
     )
     shown = text_of(records_table(tmp_path, {"level": "m"}))
     assert "RMSE level [m]" in shown
+    assert "seconds" not in shown
+    timed = {"record": "a[1].csv", "steps": 9, "seconds": 0.45, "error_of_deviation": 0.1}
+    write_rows(tmp_path / "free_runs.csv", [timed | {"rmse_level": 0.5}])
+    assert " 0.45 " in text_of(records_table(tmp_path, {}))
     assert "a[1].csv" in shown
     values = dict.fromkeys(("lowest", "highest", "mean", "deviation"), 1.0)
     row = {"kind": "state", "name": "level", "missing": 0, "constant": False, "same_as": ""}

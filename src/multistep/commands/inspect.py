@@ -117,10 +117,11 @@ def _column_rows(recordings: list[Recording]) -> list[Row]:
     for (kind, name, values), deviation in zip(columns, noise, strict=True):
         others = [column for column in columns if (kind, name) != column[:2]]
         twins = [other for what, other, theirs in others if _same(kind, values, what, theirs, last_states)]
-        rows.append(_column_row(kind, name, values, twins, deviation) | {"unit": units.get(name)})
+        rows.append({**_column_row(kind, name, values, twins, deviation), "unit": units.get(name)})
     rewards = [recording.rewards for recording in recordings if recording.rewards is not None]
     if rewards:
-        rows.append(_column_row("reward", "reward", np.concatenate(rewards), [], None) | {"unit": None})
+        row = _column_row("reward", "reward", np.concatenate(rewards), [], None)
+        rows.append({**row, "unit": None})
     return rows
 
 

@@ -52,7 +52,7 @@ class Lags(AbstractMemory):
     def __post_init__(self) -> None:
         if not _is_count(self.count):
             raise InputError(
-                f"{self.count!r} lags: give the number of outputs to remember, a whole one, 1 or more."
+                f"{self.count!r} lags: give the number of outputs to remember, 1 or more, and whole."
             )
 
     @property

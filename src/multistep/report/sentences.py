@@ -138,10 +138,14 @@ def records_table(out: Path, units: Mapping[str, str], most: int = 5) -> Table:
     outputs = [name for name in rows.columns if name.startswith("rmse_")][:4]
     names = [name.removeprefix("rmse_") for name in outputs]
     titles = [f"RMSE {with_unit(name, units.get(name))}" for name in names]
-    table = Table(Column("worst records", overflow="fold"), "steps", "of deviation", *titles)
+    # Older rows do not tell seconds.
+    is_timed = "seconds" in rows.columns and rows["seconds"].null_count() == 0
+    steps = ["steps", "seconds"] if is_timed else ["steps"]
+    table = Table(Column("worst records", overflow="fold"), *steps, "of deviation", *titles)
     for row in rows.head(most).iter_rows(named=True):
         relative = _error(row["error_of_deviation"])
-        table.add_row(row["record"], str(row["steps"]), relative, *(_error(row[name]) for name in outputs))
+        length = [f"{row[name]:.4g}" if name == "seconds" else str(row[name]) for name in steps]
+        table.add_row(row["record"], *length, relative, *(_error(row[name]) for name in outputs))
     if len(rows) > most:
         table.caption = f"all {len(rows)} are in {out / 'free_runs.csv'}"
     return table
