@@ -1,4 +1,6 @@
 import jax.numpy as jnp
+import numpy as np
+import polars as pl
 import pytest
 
 from multistep.commands.fit import FitFilesConfig
@@ -89,3 +91,28 @@ def test_a_change_is_made_to_training_and_test_alike():
             check_same_step_in_test(train, test, Changes())
     with pytest.raises(InputError, match=r": add --resample 0\.5 in place of --every 2, or"):
         check_same_step_in_test(1.0, 0.5, Changes(every=2))
+
+
+@pytest.mark.parametrize(("unit", "word"), [(2 * np.pi, "theta"), (360.0, "theta:deg")])
+@pytest.mark.parametrize("changes", [Changes(every=30), Changes(resample=0.35), Changes(resample=3.0)])
+def test_angles_are_unwrapped_before_samples_are_left_out_or_interpolated(tmp_path, unit, word, changes):
+    """A wheel that turns at 0.3 radians a sample, logged within one turn."""
+    times = 0.1 * np.arange(300)
+    turned = 3 * times + 0.5 * np.sin(times)
+    seen = (turned + np.pi) % (2 * np.pi) - np.pi
+    table = {"t": times, "theta": seen * unit / (2 * np.pi), "u": np.zeros(300)}
+    pl.DataFrame(table).write_csv(tmp_path / "wheel.csv")
+    columns = Columns(("theta",), ("u",), time="t", angles=(word,))
+    found = read_episodes(Source((str(tmp_path / "wheel.csv"),), columns), changes)
+    kept = np.arange(len(found.states)) * (changes.resample or 0.1 * changes.every)
+    expected = (3 * kept + 0.5 * np.sin(kept)) * unit / (2 * np.pi)
+    np.testing.assert_allclose(found.states[:, 0], expected, rtol=1e-3, atol=1e-3 * unit)
+    assert found.turns == (unit,)
+
+
+def test_a_value_that_is_missing_in_an_angle_is_still_counted_alone(tmp_path):
+    table = {"theta": [0.1, None, 0.3, 0.4], "u": [0.0] * 4}
+    pl.DataFrame(table).write_csv(tmp_path / "wheel.csv")
+    source = Source((str(tmp_path / "wheel.csv"),), Columns(("theta",), ("u",), angles=("theta",)))
+    with pytest.raises(InputError, match=r"row 2 .* as no other value of its states is"):
+        read_episodes(source, Changes())

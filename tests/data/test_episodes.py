@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from multistep.data import Episodes, cut
+from multistep.data import Episodes, cut, join, pooled
 from multistep.errors import InputError
 from systems import random_episodes
 
@@ -112,3 +114,14 @@ def test_bad_names_get_one_sentence():
         Episodes.of([(np.zeros((5, 3)), np.zeros((4, 1)))], state_names=("a", "b", "a"))
     with pytest.raises(InputError, match="at least 1"):
         cut(random_episodes([3]), 0)
+
+
+def test_what_is_in_both_is_pooled_once():
+    train, other = random_episodes([5, 3, 5]), random_episodes([4, 5], seed=1)
+    again = join(other.take([0]), train.take([2, 0]))
+    found = pooled(train, join(again, other.take([1])))
+    assert found.lengths.tolist() == [5, 3, 5, 4, 5]
+    np.testing.assert_array_equal(found.states, np.concatenate([train.states, other.states]))
+    assert pooled(train, train.take([1])) is train
+    same_states = replace(train, actions=train.actions + 1)  # another experiment
+    assert len(pooled(train, same_states)) == 6

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from multistep.data import Recording, as_episodes, every, resample
+from multistep.data import Recording, as_episodes, every, is_same_step, resample, way_to_step
 from multistep.errors import InputError
 
 
@@ -77,3 +77,12 @@ def test_without_times_there_is_nothing_to_resample_by():
 
     with pytest.raises(InputError, match="name its time column"):
         resample(replace(recording(line(np.arange(4))), time_steps=None), 1.0)
+
+
+def test_time_steps_are_the_same_within_a_hundredth_and_else_there_is_a_way():
+    assert is_same_step(0.02, 0.0201)
+    assert is_same_step(None, 0.3)
+    assert not is_same_step(0.02, 0.0203)
+    ways = [way_to_step(0.02, wanted) for wanted in (0.06, 0.05, 0.01)]
+    assert ways == ["--every 3", "--resample 0.05", "--resample 0.01"]
+    assert way_to_step(0.02, 0.008) == ""  # between samples there is nothing

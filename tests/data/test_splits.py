@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multistep.data import Episodes, split
+from multistep.data import Episodes, split, spread
 from multistep.errors import InputError
 
 
@@ -37,6 +37,26 @@ def test_counts_are_taken_exactly():
         4,
         10,
     ]
+
+
+@pytest.mark.parametrize("lengths", [[1000], [20] * 50, [700, 3, 40, 257], [30] * 30 + [100]])
+def test_some_steps_from_all_over_stand_for_all(lengths):
+    """Each step is its own number."""
+    offsets = np.cumsum([0, *np.add(lengths, 1)])
+    parts = [
+        (np.arange(first, first + length + 1.0)[:, None], np.zeros((length, 1)))
+        for first, length in zip(offsets, lengths, strict=False)
+    ]
+    episodes = Episodes.of(parts)
+    found = spread(episodes, 200)
+    assert 130 <= found.num_steps <= 270
+    for number in range(len(found)):
+        assert (np.diff(found[number].states[:, 0]) == 1).all()
+    places = np.concatenate([found[number].states[:-1, 0] for number in range(len(found))])
+    assert len(np.unique(places)) == len(places)
+    assert np.diff(places).max() < 0.25 * offsets[-1]
+    assert places[0] == 0
+    assert spread(episodes, 1000) is episodes
 
 
 @pytest.mark.parametrize(

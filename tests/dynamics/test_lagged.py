@@ -82,7 +82,7 @@ def unchecked(kind, **fields):
         (lambda: unchecked(Lags, count="auto"), "'auto' lags: give the number"),
         (
             lambda: unchecked(Lags, count=2.5),
-            "2.5 lags: give the number of outputs to remember, 1 or more, and whole",
+            "2.5 lags: give .* 1 or more, and whole",
         ),
         (lambda: unchecked(HiddenState, size=3, lags="auto"), "both must be whole"),
         (lambda: HiddenState(5, 1).check_sizes(1, 1), r"5 numbers cannot .* of 1 number \(1 sample\)"),

@@ -1,3 +1,5 @@
+from importlib import import_module
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -6,6 +8,8 @@ from multistep.data import Episodes
 from multistep.dynamics import AbstractModel, Persistence
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, free_run, free_run_scores
+
+module = import_module("multistep.evaluation.free_run")  # the package has the function of that name
 
 
 class Decay(AbstractModel):
@@ -79,3 +83,24 @@ def test_too_few_samples_are_refused():
         free_run(Decay(), episodes(), num_past=9)
     with pytest.raises(InputError, match="needs 1 to start"):
         free_run(Decay(), episodes(), num_past=0)
+
+
+def test_episodes_are_simulated_beside_those_of_about_their_length(monkeypatch):
+    sizes = []
+    simulate = module._simulate
+
+    def counted(model, states, actions):
+        sizes.append(actions.shape[:2])
+        return simulate(model, states, actions)
+
+    monkeypatch.setattr(module, "_simulate", counted)
+    monkeypatch.setattr(module, "MOST_AT_ONCE", 3)
+    data = episodes(lengths=(5, 900, 7, 2, 6, 8, 3))
+    runs = free_run(Decay(), data, num_past=3)
+    assert sizes == [(1, 900), (3, 8), (2, 5)]  # the one of two steps has no three outputs and a fourth
+    assert [run.episode for run in runs] == [0, 1, 2, 4, 5, 6]
+    for run in runs:
+        alone = free_run(Decay(), data.take([run.episode]), num_past=3)[0]
+        np.testing.assert_array_equal(run.measured, alone.measured)
+        np.testing.assert_allclose(run.predicted, alone.predicted, rtol=1e-12)
+        assert run.predicted.base is None  # nothing of what others are padded with is kept

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -7,10 +10,10 @@ from multistep.data import join
 from multistep.dynamics import CorrectedConfig
 from multistep.selection import automatic
 from multistep.selection.automatic import Automatic
-from multistep.selection.budget import Budget
+from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
 from multistep.selection.recipes import RECIPES
-from multistep.selection.tried import Tried
+from multistep.selection.tried import NAMES, Tried
 from multistep.training import Epoch, Fit, LeastSquares, Outcome
 from systems import LinearModel, oscillator_episodes
 
@@ -130,6 +133,74 @@ def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
     np.testing.assert_allclose(found.judged["linear"], np.mean(scores), rtol=1e-6)
 
 
+@pytest.mark.slow
+def test_epochs_are_scored_on_some_of_many_validation_steps_and_parts_on_all(data, monkeypatch):
+    monkeypatch.setattr(automatic, "LOOKED_AT", 60)
+    seen = []
+
+    def score(model, episodes):
+        seen.append(episodes.num_steps)
+        return SCORE(model, episodes)
+
+    recipe = Automatic(**SMALL, without=("small", "smoothing", "cross_fitting"))
+    fit = recipe.fit(*data, key=jax.random.key(0), score=score)
+    looks = sum(len(part.history) for part in fit.parts.values())
+    assert len(seen) > looks > 0
+    assert max(seen[:looks]) <= 72
+    assert seen[looks:] == [240] * len(fit.parts)
+    assert "on 4 episodes" in fit.notes[0]
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """What is tried, on what episodes: a line and a large network that nobody fits; a call that is asked to
+    is interrupted."""
+    calls, stops = [], {}
+
+    def pretend(recipe, train, valid, key, score, checkpoint=None, ways=tuple(NAMES)):
+        calls.append((train, valid, ways))
+        if len(calls) in stops:
+            raise stops[len(calls)]
+        parts = {name: fit_of(1 - 0.1 * len(calls) * number) for number, name in enumerate(ways)}
+        return Tried(
+            parts, {name: SCORE(part.model, valid) for name, part in parts.items()}, SCORE, valid, None, ()
+        )
+
+    monkeypatch.setattr(Automatic, "_try", pretend)
+    monkeypatch.setattr(automatic.Tried, "is_clear", False)
+    return calls, stops
+
+
+def fit_of(factor):
+    """A model that is right with a factor of 1."""
+    transition, push = np.array([[0.99, 0.1], [-0.1, 0.97]]), np.array([[0.0], [0.1]])
+    model = LinearModel(jax.numpy.asarray(transition * factor), jax.numpy.asarray(push))
+    return Fit(model, (Epoch(0, (1.0,), (1.0,), factor, 0.0),), Outcome.FINISHED)
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), automatic._Interrupted(fit_of(0.5))])
+@pytest.mark.parametrize("call", [2, 5, 6])
+def test_what_is_interrupted_while_folds_are_fitted_leaves_the_best_of_all_episodes(
+    data, pretended, stop, call
+):
+    pretended[1][call] = stop
+    found = Automatic().fit(*data, key=jax.random.key(0), score=SCORE)
+    assert len(pretended[0]) == call
+    assert found.outcome is Outcome.INTERRUPTED
+    assert found.notes[-1] == "It was interrupted."
+    assert found.model is found.parts[found.chosen].model
+    np.testing.assert_array_equal(found.model.transition, fit_of(1.0).model.transition)
+    assert "on 4 episodes" in found.notes[0]
+
+
+def test_episodes_that_train_and_validate_are_in_one_fold(data, pretended):
+    train, _ = data
+    Automatic().fit(train, train.take([1, 5]), key=jax.random.key(0), score=SCORE)
+    (_, *folds, (pool, _, _)) = pretended[0]
+    assert len(pool) == 8
+    assert sorted(len(test) for _, test, _ in folds) == [2, 2, 2, 2]
+
+
 @pytest.mark.parametrize(
     ("text", "budget"),
     [
@@ -158,6 +229,46 @@ def test_a_budget_of_time_leaves_out_what_would_take_longer(data, monkeypatch):
     recipe = Automatic(**SMALL | {"budget": "1s"}, without=("small",))
     found = recipe.fit(*data, key=jax.random.key(0), score=SCORE)
     assert "on 4 episodes" in found.notes[0]  # of the validation: there is no time for every one to judge
+
+
+@pytest.mark.slow
+def test_everything_before_the_longer_fit_counts_as_spent(data, monkeypatch, tmp_path):
+    """The line takes a minute and a half by a clock that nothing else moves."""
+    now = [0.0]
+    monkeypatch.setattr(automatic, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(automatic, "PASSES", 20)
+    fit_line = LeastSquares.fit
+
+    def slowly(*given, **named):
+        now[0] += 90
+        return fit_line(*given, **named)
+
+    monkeypatch.setattr(LeastSquares, "fit", slowly)
+    recipe = Automatic(**SMALL | {"budget": "100s"}, without=("small", "smoothing", "cross_fitting"))
+    given = {"key": jax.random.key(0), "score": SCORE, "checkpoint": tmp_path / "fit.safetensors"}
+    found = recipe.fit(*data, **given)
+    assert list(found.parts) == ["linear", "first"]
+    # Who goes on after a kill comes to the same steps, however long it takes now.
+    now[0] = -1e6
+    monkeypatch.setattr(LeastSquares, "fit", fit_line)
+    assert list(recipe.fit(*data, **given).parts) == ["linear", "first"]
+
+
+def test_what_is_left_is_used_at_the_speed_of_the_first_fit(data):
+    history = tuple(Epoch(number, (1.0,), (1.0,), 0.5, 0.5) for number in range(4))
+    rough, budget = replace(fit_of(1.0), history=history), Budget(seconds=20)
+    first = Automatic()._first_steps(data[0], budget)
+    left = [Automatic()._second_steps(data[0], budget, rough, spent=spent) for spent in (2.0, 10.0, 19.0)]
+    assert left == [7 * first, 3 * first, 0]  # of four fifths of the twenty seconds
+
+
+def test_seconds_that_were_spent_are_those_of_the_same_fit(tmp_path):
+    file = tmp_path / "spent.json"
+    assert seconds_spent(3.0, None, "one") == 3.0
+    assert [seconds_spent(seconds, file, "one") for seconds in (3.0, 5.0)] == [3.0, 3.0]
+    assert seconds_spent(5.0, file, "other") == 5.0
+    file.write_text("[")
+    assert seconds_spent(7.0, file, "other") == 7.0
 
 
 def test_model_steps_stay_within_the_budget(data):

@@ -5,6 +5,7 @@ from scipy.integrate import solve_ivp
 
 import multistep as ms
 from multistep.dynamics import CorrectedConfig
+from multistep.runs.provenance import plain
 from multistep.training import LeastSquares, Outcome, QuasiNewton
 from multistep.training.quasi_newton import _spaced_starts
 from systems import oscillator_episodes, random_episodes
@@ -58,6 +59,23 @@ def test_rollouts_cover_every_step_of_every_episode():
     covered = {int(start) + step for start in starts[:, 1] for step in range(10)}
     assert covered == set(range(35))  # the last episode is too short for a rollout
     assert len(starts) < 10
+
+
+def test_a_limit_in_time_ends_it_with_the_best_so_far(monkeypatch):
+    train, descents = oscillator_episodes(4, 30, noise=0.05), []
+    descend = QuasiNewton._descend
+
+    def counted(*given):
+        descents.append(given)
+        return descend(*given)
+
+    monkeypatch.setattr(QuasiNewton, "_descend", counted)
+    recipe = QuasiNewton(CorrectedConfig(4, 1), adam_steps=5, horizon=10, seconds=1e-9)
+    fit = recipe.fit(train, train, key=jax.random.key(0), score=ms.R2Bar(10))
+    assert (len(descents), len(fit.history), fit.outcome) == (1, 1, Outcome.FINISHED)
+    assert fit.best_score == pytest.approx(ms.R2Bar(10)(fit.model, train), abs=1e-6)
+    assert "seconds" not in plain(QuasiNewton())
+    assert plain(recipe)["seconds"] == 1e-9
 
 
 def test_numbers_below_one_are_refused():

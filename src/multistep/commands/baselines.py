@@ -7,6 +7,7 @@ from typing import Any
 from multistep.data import Episodes
 from multistep.dynamics import (
     AbstractDynamics,
+    CommitteeConfig,
     HiddenConfig,
     LaggedConfig,
     LineConfig,
@@ -35,6 +36,8 @@ def beside(path: Path) -> AbstractDynamics | None:
 def linear_like(model: Any, train: Episodes, *, key: Key) -> Any:
     """The linear model with the memory of this one."""
     made = model.learned.architecture
+    if isinstance(made, CommitteeConfig):  # whose members have the memory
+        made = made.network
     with_memory = isinstance(made, LaggedConfig | HiddenConfig)
     network = replace(made, network=LineConfig()) if with_memory else LineConfig()
     return LeastSquares(network).fit(train, train, key=key, score=lambda *_: 0.0).model

@@ -10,7 +10,8 @@ import numpy as np
 import tyro
 from numpy import ndarray
 
-from multistep.commands.source import SAME_STEP, Changes, changes_of_fit, load_saved, remedy_for_step
+from multistep.commands.source import Changes, changes_of_fit, load_saved, remedy_for_step
+from multistep.data import is_same_step
 from multistep.dynamics import MemoryModel, Model
 from multistep.dynamics.export import (
     Facts,
@@ -89,7 +90,7 @@ def _check_time_step(own: float | None, wanted: float, changes: Changes) -> None
             "The model file does not say its time step, as it was fitted without one: fit with --time, or "
             "leave --time-step out."
         )
-    if abs(wanted / own - 1) < SAME_STEP:
+    if is_same_step(own, wanted):
         return
     if changes.resample is None:
         remedy = remedy_for_step(wanted, own, changes)

@@ -43,6 +43,7 @@ from multistep.runs.progress import announce
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.automatic import Automatic
+from multistep.selection.expected import expected_seconds
 from multistep.selection.fit import VALIDATION_HORIZON, fit
 from multistep.selection.lags import ChosenMemory
 from multistep.selection.recipes import RECIPES, num_past_of, with_memory
@@ -133,9 +134,10 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
-    if (steps := recipe.most_steps(train)) is not None:
-        has_own = isinstance(recipe, Automatic | Continuing)
-        network = recipe.network if has_own else config.training.network
+    if isinstance(recipe, Automatic):
+        announce(time_sentence(expected_seconds(recipe, train, valid, validation)))
+    elif (steps := recipe.most_steps(train)) is not None:
+        network = recipe.network if isinstance(recipe, Continuing) else config.training.network
         announce(time_sentence(seconds_of(steps, network, train)))
     fitted = fit(train, valid, recipe, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:

@@ -19,22 +19,21 @@ from multistep.data import (
     check_equal_steps,
     cut,
     every,
+    is_same_step,
     note_uneven_steps,
     read,
     resample,
-    with_angles,
+    turns_of,
+    unwrap,
+    way_to_step,
 )
 from multistep.data.files import expand
 from multistep.data.recording import Recording
-from multistep.data.resampling import FINEST
 from multistep.dynamics import MemoryModel, Model, load_model
 from multistep.errors import InputError
 from multistep.registry import import_named
 from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
-
-SAME_STEP = 0.01
-"""Time steps that differ by less than this share are the same."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,14 @@ def read_episodes(source: Source, changes: Changes | None = None, time_step: flo
     angles = source.columns.angles or _known_angles(source)
     recordings = read_recordings(source)
     _check_steps(recordings, changes or Changes(), time_step)
+    recordings = [unwrap(recording, angles) if angles else recording for recording in recordings]
     if changes is not None and changes.resample is not None:
         recordings = [resample(recording, changes.resample) for recording in recordings]
     if changes is not None and changes.every is not None:
         recordings = [every(recording, changes.every) for recording in recordings]
-    episodes = with_angles(as_episodes(recordings), angles)
+    episodes = as_episodes(recordings)
+    # Unwrapped once, and no more: what is left of fast turns after `every` would be taken for jumps.
+    episodes = replace(episodes, turns=turns_of(episodes.state_names, angles))
     if changes is None:
         return episodes
     if changes.cut is not None:
@@ -149,7 +151,7 @@ def fitted_columns(model: Model | MemoryModel, path: Path, columns: Columns) -> 
 def check_same_step(own: float | None, other: float | None, changes: Changes | None = None) -> None:
     """Raise an `InputError` if both time steps are known and differ; `changes` are those that the user has
     asked for."""
-    if own is None or other is None or abs(other / own - 1) < SAME_STEP:
+    if own is None or other is None or is_same_step(own, other):
         return
     remedies = [remedy_for_step(own, other, changes or Changes()), "fit anew"]
     raise InputError(
@@ -160,7 +162,7 @@ def check_same_step(own: float | None, other: float | None, changes: Changes | N
 
 def check_same_step_in_test(train: float | None, test: float | None, changes: Changes) -> None:
     """The same for the files that are trained on and those that are held out: a change is made to both."""
-    if train is None or test is None or abs(test / train - 1) < SAME_STEP:
+    if train is None or test is None or is_same_step(train, test):
         return
     instead = f" in place of --every {changes.every}" if changes.every else ""
     raise InputError(
@@ -175,12 +177,10 @@ def remedy_for_step(own: float, other: float, changes: Changes) -> str:
         return f"leave out --resample {changes.resample:g}"  # what the files have then is said next
     plain = other / (changes.every or 1)
     instead = f" in place of --every {changes.every}" if changes.every else ""
-    times = own / plain
-    if abs(times - 1) < SAME_STEP:
+    if is_same_step(plain, own):
         return f"leave out --every {changes.every}"
-    if times > 1 and abs(times - round(times)) < SAME_STEP:
-        return f"add --every {round(times)}{instead}"
-    return f"add --resample {own:g}{instead}" if times >= FINEST else ""
+    way = way_to_step(plain, own)
+    return f"add {way}{instead}" if way else ""
 
 
 def _columns_of_fit(path: Path) -> dict[str, Any]:

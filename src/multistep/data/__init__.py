@@ -1,16 +1,20 @@
 """Episodes: in memory, in files, with noise, in parts and as windows."""
 
+from multistep.data.angles import turns_of as turns_of
+from multistep.data.angles import unwrap as unwrap
 from multistep.data.angles import with_angles as with_angles
 from multistep.data.angles import wrapped_angles as wrapped_angles
 from multistep.data.checks import remarks_on as remarks_on
 from multistep.data.columns import Columns as Columns
 from multistep.data.digest import episodes_digest as episodes_digest
+from multistep.data.ends import stuck_ends as stuck_ends
 from multistep.data.episodes import Episode as Episode
 from multistep.data.episodes import Episodes as Episodes
 from multistep.data.episodes import cut as cut
 from multistep.data.episodes import default_names as default_names
 from multistep.data.episodes import first_pieces as first_pieces
 from multistep.data.episodes import join as join
+from multistep.data.episodes import pooled as pooled
 from multistep.data.episodes import unit_of as unit_of
 from multistep.data.episodes import usual_length as usual_length
 from multistep.data.files import load as load
@@ -23,7 +27,9 @@ from multistep.data.recording import as_episodes as as_episodes
 from multistep.data.recording import check_same_units as check_same_units
 from multistep.data.recording import cut_at_missing as cut_at_missing
 from multistep.data.resampling import every as every
+from multistep.data.resampling import is_same_step as is_same_step
 from multistep.data.resampling import resample as resample
+from multistep.data.resampling import way_to_step as way_to_step
 from multistep.data.samples import Samples as Samples
 from multistep.data.samples import in_pieces as in_pieces
 from multistep.data.splits import split as split

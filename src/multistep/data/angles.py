@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from multistep.data.episodes import Episodes
+from multistep.data.recording import Recording
 from multistep.errors import InputError
 
 TURNS = {"rad": 2 * math.pi, "deg": 360.0}
@@ -27,17 +28,35 @@ def with_angles(episodes: Episodes, angles: Sequence[str]) -> Episodes:
     """
     if not angles:
         return episodes  # not a copy of what may be gigabytes
-    turns = dict.fromkeys(episodes.state_names, 0.0)
+    turns = turns_of(episodes.state_names, angles)
+    return replace(episodes, states=_unwrapped(episodes, turns), turns=turns)
+
+
+def unwrap(recording: Recording, angles: Sequence[str]) -> Recording:
+    """The recording with these states unwrapped, before samples of it are left out or interpolated.
+
+    Between a sample just short of a full turn and one just past it there is no half turn, and whoever keeps
+    every tenth sample of a wheel can no longer count its turns. The words for angles are those of
+    `with_angles`.
+    """
+    return replace(recording, states=_unwrapped(recording, turns_of(recording.state_names, angles)))
+
+
+def turns_of(state_names: Sequence[str], angles: Sequence[str]) -> tuple[float, ...]:
+    """Of each state the size of one turn in its unit if it is among the angles, else 0; none without
+    angles."""
+    if not angles:
+        return ()
+    turns = dict.fromkeys(state_names, 0.0)
     for word in angles:
         name, _, unit = word.partition(":")
         if name not in turns or (unit or "rad") not in TURNS:
-            known = ", ".join(episodes.state_names)
+            known = ", ".join(state_names)
             raise InputError(
                 f"There is no angle {word}: write NAME or NAME:deg with a name out of the states {known}."
             )
         turns[name] = TURNS[unit or "rad"]
-    sizes = tuple(turns.values())
-    return replace(episodes, states=_unwrapped(episodes, sizes), turns=sizes)
+    return tuple(turns.values())
 
 
 def wrapped_angles(episodes: Episodes) -> list[str]:
@@ -66,11 +85,13 @@ def remark_on(angle: str) -> str:
     return f"{name} jumps by one turn, again and again: if it is an angle, add --angles {angle}."
 
 
-def _unwrapped(episodes: Episodes, turns: tuple[float, ...]) -> np.ndarray:
-    states = episodes.states.copy()
+def _unwrapped(episodes: Episodes | Recording, turns: tuple[float, ...]) -> np.ndarray:
+    dtype = episodes.states.dtype
+    states = episodes.states.astype(dtype if dtype.kind == "f" else float)
     for column, turn in enumerate(turns):
         if turn:
-            for number, first in enumerate(episodes.state_offsets):
-                own = slice(first, first + episodes.lengths[number] + 1)
-                states[own, column] = np.unwrap(episodes.states[own, column].astype(float), period=turn)
+            for first, length in zip(episodes.state_offsets, episodes.lengths, strict=True):
+                own = states[first : first + length + 1, column]
+                known = np.isfinite(own)  # what is missing stays so, and is said later with its place
+                own[known] = np.unwrap(own[known].astype(float), period=turn)
     return states

@@ -1,5 +1,6 @@
 """`Episodes`: ragged episodes in flat storage."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -201,6 +202,23 @@ def join(first: Episodes, second: Episodes) -> Episodes:
         lengths=np.concatenate([part.lengths for part in both]),
         origins=first.origins + second.origins if first.origins and second.origins else (),
     )
+
+
+def pooled(train: Episodes, valid: Episodes) -> Episodes:
+    """The episodes of both, each once: those of `valid` that are among the training episodes are left out.
+
+    Who refits to everything validates on some of it; an episode that were there twice would be in two folds.
+    """
+    known = {_content(train[number]) for number in range(len(train))}
+    new = [number for number in range(len(valid)) if _content(valid[number]) not in known]
+    return join(train, valid.take(new)) if new else train
+
+
+def _content(episode: Episode) -> bytes:
+    """A digest of its states and actions."""
+    found = hashlib.sha256(episode.states.astype(np.float64).tobytes())
+    found.update(episode.actions.astype(np.float64).tobytes())
+    return found.digest()
 
 
 def first_pieces(episodes: Episodes, steps: int) -> Episodes:

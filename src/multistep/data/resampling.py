@@ -12,6 +12,23 @@ from multistep.errors import InputError
 
 FINEST = 0.5
 """A step shorter than this share of the usual one would make samples up."""
+SAME_STEP = 0.01
+"""Time steps that differ by less than this share are the same."""
+
+
+def is_same_step(one: float | None, other: float | None) -> bool:
+    """Whether two time steps are the same; what is not known may well be."""
+    return one is None or other is None or abs(other / one - 1) < SAME_STEP
+
+
+def way_to_step(own: float, wanted: float) -> str:
+    """The option that makes samples so far apart of those with their own step; none where they would be made
+    up."""
+    times = wanted / own
+    is_whole = times > 1 and abs(times - round(times)) < SAME_STEP
+    if times < FINEST:
+        return ""
+    return f"--every {round(times)}" if is_whole else f"--resample {wanted:g}"
 
 
 def every(recording: Recording, count: int) -> Recording:

@@ -14,6 +14,7 @@ from multistep.dynamics.forecast import forecast as forecast
 from multistep.dynamics.hidden import HiddenConfig as HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig as LaggedConfig
 from multistep.dynamics.learner import BATCH as BATCH
+from multistep.dynamics.limited import LimitedConfig as LimitedConfig
 from multistep.dynamics.linear import CorrectedConfig as CorrectedConfig
 from multistep.dynamics.linear import LineConfig as LineConfig
 from multistep.dynamics.linear import Persistence as Persistence

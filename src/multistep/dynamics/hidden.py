@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Past, Windows, gather_all
+from multistep.data import Episodes, Past, Windows, gather_all
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Prediction
+from multistep.dynamics.limited import Limited
 from multistep.dynamics.linear import Corrected, CorrectedConfig, Line, least_squares, pulled_back
 from multistep.dynamics.network import Linear, Network, NetworkConfig, make_network
 from multistep.dynamics.normaliser import Normaliser
@@ -46,6 +47,14 @@ class HiddenConfig(AbstractArchitecture):
                 f"A hidden state of {self.size} numbers, read from {self.lags} outputs: both must be 1 or "
                 "more."
             )
+
+    def suited_to(self, episodes: Episodes) -> "HiddenConfig":
+        """Its model sees angles among the outputs, the state's first numbers; the other numbers do not
+        turn."""
+        if not episodes.turns:
+            return replace(self, network=self.network.suited_to(episodes))
+        others = (0.0,) * (self.size - episodes.state_size)
+        return replace(self, network=self.network.suited_to(replace(episodes, turns=episodes.turns + others)))
 
     def make(self, state_size: int, action_size: int, *, key: Key) -> "Hidden":
         if self.size < state_size:
@@ -109,12 +118,18 @@ class Hidden(AbstractDynamics):
 
     def begin(self, windows: Windows, starts: Int[ndarray, "windows 2"], normaliser: Normaliser) -> "Hidden":
         """The linear state space that explains best what follows, found by regression."""
+        if not _follow(starts, 1).any():
+            raise InputError(
+                f"A hidden state that is read from {self.num_past} samples needs a training episode of "
+                f"{self.num_past + 1} steps or more, and none is that long: ask for fewer lags, or give "
+                "longer episodes."
+            )
         pasts, actions, futures = _pasts_and_futures(windows, starts)
         reading = find_state(pasts, actions, futures, self.made_by.size, self.num_outputs)
         read = replace(self, reading=Linear(*(jnp.asarray(part, float) for part in reading)))
-        return replace(
-            read, model=_settled(self.model.begin(*read.as_transitions(windows, starts), normaliser))
-        )
+        units = _with_others(normaliser, self.made_by.size - self.num_outputs)
+        found = self.model.begin(*read.as_transitions(windows, starts), units)
+        return replace(read, model=_settled(found))
 
     def as_transitions(
         self, windows: Windows, starts: Int[ndarray, "windows 2"]
@@ -138,10 +153,23 @@ class Hidden(AbstractDynamics):
         return eqx.tree_at(lambda dynamics: dynamics.model, self, self.model.freeze())
 
 
+def _with_others(normaliser: Normaliser, count: int) -> Normaliser:
+    """The normaliser of outputs, for a state of so many numbers more: those have no other unit."""
+    mean, deviation = (
+        np.append(values, np.full(count, other))
+        for values, other in ((normaliser.state_mean, 0.0), (normaliser.state_deviation, 1.0))
+    )
+    return Normaliser(mean, deviation, normaliser.action_mean, normaliser.action_deviation)
+
+
 def _settled(model: AbstractDynamics) -> AbstractDynamics:
     """With a linear part that does not run away, whatever the regression has made of it."""
     if isinstance(model, Line):
         return pulled_back(model)
+    if isinstance(model, Limited):
+        inner = _settled(model.inner)
+        assert isinstance(inner, AbstractModel)
+        return replace(model, inner=inner)
     if isinstance(model, Shallow | Corrected):
         return replace(model, line=pulled_back(model.line))
     return model

@@ -8,6 +8,7 @@ from typing import Any
 from multistep.dynamics.base import AbstractArchitecture
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
+from multistep.dynamics.limited import LimitedConfig
 from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.shallow import ShallowConfig
 from multistep.errors import InputError, counted
@@ -88,7 +89,9 @@ class HiddenState(AbstractMemory):
 
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         _check(network)
-        if isinstance(network, ShallowConfig):  # for second-order descent, which knows each weight of few
+        if isinstance(
+            network, ShallowConfig | LimitedConfig
+        ):  # for second-order descent, which knows each weight of few
             return HiddenConfig(self.size, self.lags, network, encoder_size=0)
         return HiddenConfig(self.size, self.lags, network)
 

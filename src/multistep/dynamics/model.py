@@ -11,16 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from multistep.data import Episodes, Past
+from multistep.data import Episodes, Past, is_same_step
 from multistep.data.frames import as_pandas, named
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.types import Action, State, States
-
-SAME_STEP = 0.01
-"""Time steps that differ by less than this share are the same."""
 
 
 class Model(AbstractModel):
@@ -167,7 +164,7 @@ def check_units(dynamics: AbstractDynamics, units: Mapping[str, str]) -> None:
 def check_time_step(dynamics: AbstractDynamics, episodes: Episodes) -> None:
     """Raise an `InputError` if the time steps of the model and of the episodes are both known and differ."""
     own = dynamics.time_step if isinstance(dynamics, Model | MemoryModel) else None
-    if own is None or episodes.time_step is None or abs(episodes.time_step / own - 1) < SAME_STEP:
+    if own is None or episodes.time_step is None or is_same_step(own, episodes.time_step):
         return
     raise InputError(
         f"The model's step is {own:g}, the episodes have a sample every {episodes.time_step:g}: give "

@@ -22,6 +22,7 @@ from multistep.dynamics.base import AbstractArchitecture
 from multistep.dynamics.committee import CommitteeConfig
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
+from multistep.dynamics.limited import LimitedConfig
 from multistep.dynamics.linear import CorrectedConfig, LineConfig
 from multistep.dynamics.model import MemoryModel, Model, in_units
 from multistep.dynamics.network import NetworkConfig
@@ -44,6 +45,7 @@ ARCHITECTURES = Registry(
         "lagged": LaggedConfig,
         "hidden": HiddenConfig,
         "committee": CommitteeConfig,
+        "limited": LimitedConfig,
         "shallow": ShallowConfig,
     },
 )

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Int, PyTree
 from numpy import ndarray
 
-from multistep.data import Episodes, Past, Windows
+from multistep.data import Episodes, Past, Windows, is_same_step
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, Memory, Prediction, check_names
-from multistep.dynamics.model import SAME_STEP, MemoryModel, Model, check_units
+from multistep.dynamics.model import MemoryModel, Model, check_units
 from multistep.dynamics.model_files import load_model
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
@@ -43,12 +43,13 @@ class Saved(AbstractArchitecture):
         check_names(model, episodes.state_names, episodes.action_names)
         check_units(model, episodes.units)
         own, other = model.time_step, episodes.time_step
-        if own is not None and other is not None and abs(other / own - 1) >= SAME_STEP:
+        if not is_same_step(own, other):
             raise InputError(
                 f"The model's step is {own:g}, the data have a sample every {other:g}: resample them to go "
                 "on from this model, or fit anew."
             )
         turns = _turns_of(model.learned.architecture)
+        turns = None if turns is None else turns[: len(model.state_names)]  # a hidden state has more numbers
         if turns is not None and (turns or None) != (episodes.turns or None):
             known = [name for name, turn in zip(model.state_names, turns or (), strict=False) if turn]
             raise InputError(

@@ -1,18 +1,23 @@
 """`free_run`: simulate whole episodes from their first outputs, as a plant's simulator is used; errors in the
 plant's units."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
 from multistep.data import Episodes, Past
 from multistep.dynamics import AbstractDynamics, check_names, forecast
 from multistep.errors import InputError
+from multistep.types import Lengths
+
+MOST_AT_ONCE = 256
+"""Episodes that are simulated side by side."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,19 +90,13 @@ def free_run(
             f"No episode is long enough for a free run: the model starts from {given} outputs, and the "
             f"longest episode has {episodes.lengths.max() + 1}: give longer ones."
         )
-    longest = int(episodes.lengths[chosen].max())
-    states = np.stack([_padded(episodes[int(each)].states, longest + 1) for each in chosen])
-    actions = np.stack([_padded(episodes[int(each)].actions, longest) for each in chosen])
-    predicted = np.asarray(_simulate(model, jnp.asarray(states, float), jnp.asarray(actions, float), given))
-    return tuple(
-        FreeRun(
-            int(each),
-            given,
-            np.asarray(episodes[int(each)].states)[given:],
-            predicted[place, : episodes.lengths[each] + 1 - given],
-        )
-        for place, each in enumerate(chosen)
-    )
+    runs: dict[int, FreeRun] = {}
+    for group in _groups(chosen, episodes.lengths):
+        for each, predicted in zip(group, _simulated(model, episodes, group, given), strict=True):
+            measured = episodes[each].states[given:]
+            # A copy: what was simulated past the end of the episode is not kept.
+            runs[each] = FreeRun(each, given, measured, predicted[: len(measured)].copy())
+    return tuple(runs[int(each)] for each in chosen)
 
 
 def free_run_scores(runs: tuple[FreeRun, ...], state_names: tuple[str, ...]) -> FreeRunScores:
@@ -119,6 +118,27 @@ class FreeRunR2:
         return free_run_scores(free_run(model, episodes), episodes.state_names).r2
 
 
+def _groups(chosen: Int[ndarray, " chosen"], lengths: Lengths) -> list[list[int]]:
+    """The episodes in groups that are simulated at once, padded to the longest: none of a group has less than
+    half of its steps."""
+    longest_first = sorted(map(int, chosen), key=lambda each: -lengths[each])
+    groups = [longest_first[:1]]
+    for each in longest_first[1:]:
+        if 2 * lengths[each] < lengths[groups[-1][0]] or len(groups[-1]) == MOST_AT_ONCE:
+            groups.append([])
+        groups[-1].append(each)
+    return groups
+
+
+def _simulated(
+    model: AbstractDynamics, episodes: Episodes, group: Sequence[int], given: int
+) -> Float[ndarray, "episodes steps output"]:
+    longest = int(episodes.lengths[group].max())
+    states = np.stack([episodes[each].states[:given] for each in group])
+    actions = np.stack([_padded(episodes[each].actions, longest) for each in group])
+    return np.asarray(_simulate(model, jnp.asarray(states, float), jnp.asarray(actions, float)))
+
+
 def _padded(values: ndarray, length: int) -> ndarray:
     """With its last row again and again up to this length: what is simulated there is left out."""
     return np.concatenate([values, np.repeat(values[-1:], length - len(values), axis=0)])
@@ -133,15 +153,16 @@ def _root_mean_square(errors: Float[ndarray, "time output"]) -> Float[ndarray, "
 @eqx.filter_jit
 def _simulate(
     model: AbstractDynamics,
-    states: Float[Array, "episodes time_and_one output"],
+    states: Float[Array, "episodes given output"],
     actions: Float[Array, "episodes time action"],
-    given: int,
 ) -> Float[Array, "episodes steps output"]:
+    given = states.shape[1]
+
     def of_episode(
-        states: Float[Array, "time_and_one output"], actions: Float[Array, "time action"]
+        states: Float[Array, "given output"], actions: Float[Array, "time action"]
     ) -> Float[Array, "steps output"]:
         first = given - model.num_past
-        past = Past(states[first:given], actions[first : given - 1])
+        past = Past(states[first:], actions[first : given - 1])
         return forecast(model, past, actions[given - 1 :]).mean
 
     return jax.vmap(of_episode)(states, actions)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from multistep.data import Episodes, join, usual_length
+from multistep.data import Episodes, pooled, spread, usual_length
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
@@ -26,7 +26,7 @@ from multistep.errors import InputError
 from multistep.losses import AbstractWeights, Balanced
 from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
-from multistep.selection.budget import Budget
+from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
 from multistep.selection.lags import ChosenMemory, choose_memory, describe
 from multistep.selection.plant import fit_plant, is_small
@@ -47,6 +47,8 @@ from multistep.training import (
     has_noise,
     smooth,
 )
+from multistep.training.checkpoint import fit_digest
+from multistep.training.history import rankable
 from multistep.training.quasi_newton import SMALL_NETWORK
 from multistep.training.smoothing import CannotSmooth
 from multistep.types import Key
@@ -62,6 +64,9 @@ PASSES = 1000
 """No fit takes more model steps than so many for each step of the training episodes."""
 SMALL = 20_000
 """Steps of training episodes up to which the small network is tried by second-order descent."""
+LOOKED_AT = 10_000
+"""Steps of validation episodes, spread over all, that each epoch is scored on; the judge in the end has
+all."""
 FEW = 3_000
 """Steps of episodes up to which each of them judges once."""
 FOLDS = 4
@@ -71,12 +76,15 @@ STAGES = 4
 STEPS_PER_SECOND = 100_000
 """Model steps that any machine takes: for the first fit of a budget in seconds, before there is a
 measurement."""
+SMALL_SHARE = 0.25
+"""Of a budget in seconds for the small network."""
 SHORT = 120
 """With fewer seconds than these the small network has one start."""
 OVERHEAD = 0.2
-"""Share of a budget in seconds for compilation, smoothing and judging."""
+"""Share of a budget in seconds for compilation and judging in the end."""
 MEMORY_SHARE = 0.3
 """Of a budget for the choice of the memory."""
+INTERRUPTED = "It was interrupted."
 STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
 
@@ -154,15 +162,18 @@ class Automatic(AbstractRecipe):
             return fit_plant(
                 self.memory, train, valid, key=key, score=score, budget=budget, without=self.without
             )
-        pool, started = join(train, valid), time.perf_counter()
+        pool, started = pooled(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
             tried = self._try(train, valid, key, score, None if checkpoint is None else Path(checkpoint))
-            if crossed and not tried.is_clear and self._can_repeat(train, time.perf_counter() - started):
-                return self._cross_fit(tried, pool, key, score)
-            return tried.fit(valid)
         except _Interrupted as stopped:
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
+        try:
+            if crossed and not tried.is_clear and self._can_repeat(train, time.perf_counter() - started):
+                return self._cross_fit(tried, pool, key, score)
+        except (_Interrupted, KeyboardInterrupt):  # what a fold has is a fit to a part of the episodes
+            return replace(tried.fit(valid, INTERRUPTED), outcome=Outcome.INTERRUPTED)
+        return tried.fit(valid)
 
     def _with_chosen_memory(
         self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
@@ -227,10 +238,11 @@ class Automatic(AbstractRecipe):
         ways: Collection[str],
     ) -> "Tried":
         notes: list[str] = []
+        looked_at, begun = spread(valid, LOOKED_AT), time.perf_counter()
 
         def attempt(name: str, recipe: AbstractRecipe, episodes: Episodes, key: Key, score: Score) -> Fit:
             file = None if checkpoint is None else checkpoint.with_stem(f"{checkpoint.stem}_{name}")
-            parts[name] = recipe.fit(episodes, valid, key=key, score=score, checkpoint=file)
+            parts[name] = recipe.fit(episodes, looked_at, key=key, score=score, checkpoint=file)
             if parts[name].outcome is Outcome.INTERRUPTED:
                 raise KeyboardInterrupt
             return parts[name]
@@ -240,7 +252,9 @@ class Automatic(AbstractRecipe):
             attempt("linear", LeastSquares(self.memory.around(LineConfig())), train, key, score)
         if "small" not in self.without and "small" in ways and train.num_steps <= SMALL:
             network = self.memory.around(SMALL_NETWORK)
-            small = QuasiNewton(network, starts=1 if (budget.seconds or math.inf) < SHORT else 3)
+            starts = 1 if (budget.seconds or math.inf) < SHORT else 3
+            limit = None if budget.seconds is None else SMALL_SHARE * budget.seconds
+            small = QuasiNewton(network, starts=starts, seconds=limit)
             attempt("small", small, train, jax.random.fold_in(key, 2), score)
         if not {"first", "second"} & set(ways):
             return self._judged(parts, score, valid, None, notes)
@@ -255,7 +269,11 @@ class Automatic(AbstractRecipe):
                 notes.append(str(error))
         judge = score if observer is None else Filtered.by(observer, score)
         is_clean = episodes is train
-        steps = self._second_steps(train, budget, first, is_clean) if "second" in ways else 0
+        spent = time.perf_counter() - begun
+        if checkpoint is not None and budget.seconds is not None:
+            fit = fit_digest(train, valid, self, score, key=key)
+            spent = seconds_spent(spent, checkpoint.with_name(f"{checkpoint.stem}_spent.json"), fit)
+        steps = self._second_steps(train, budget, first, is_clean, spent) if "second" in ways else 0
         if first.outcome is not Outcome.DIVERGED and steps:
             each = CLEAN_MEMBER_STEPS if is_clean else MEMBER_STEPS
             members = 1 if "averaging" in self.without else min(max(round(steps / each), 1), MOST_MEMBERS)
@@ -273,7 +291,7 @@ class Automatic(AbstractRecipe):
         notes: Sequence[str],
     ) -> "Tried":
         with progress_spinner("judging the models"):
-            judged = {name: _number(judge(part.model, valid)) for name, part in parts.items()}
+            judged = {name: rankable(judge(part.model, valid)) for name, part in parts.items()}
         return Tried(parts, judged, judge, valid, observer, tuple(notes))
 
     def _once(self, train: Episodes, curriculum: Growing) -> Once:
@@ -290,9 +308,15 @@ class Automatic(AbstractRecipe):
         return int(min(FIRST_STEPS, PASSES * train.num_steps / 4, 0.4 * most))
 
     def _second_steps(
-        self, train: Episodes, budget: "Budget", rough: Fit | None, is_clean: bool = False
+        self,
+        train: Episodes,
+        budget: "Budget",
+        rough: Fit | None,
+        is_clean: bool = False,
+        spent: float = 0.0,
     ) -> int:
-        """What is left of the budget, by the speed of the first fit if it is one of time."""
+        """What is left of the budget, by the speed of the first fit if it is one of time, of which so many
+        seconds are spent."""
         first = self._first_steps(train, budget)
         if budget.model_steps:
             return min(budget.model_steps - first, PASSES * train.num_steps)
@@ -301,7 +325,6 @@ class Automatic(AbstractRecipe):
             return min(clean if is_clean else noisy, PASSES * train.num_steps)
         if rough is None:
             return int((1 - OVERHEAD) * budget.seconds * STEPS_PER_SECOND) - first
-        spent = sum(epoch.seconds for epoch in rough.history)
         usual = float(np.median([epoch.seconds for epoch in rough.history])) * len(rough.history)
         left = (1 - OVERHEAD) * budget.seconds - spent
         return max(0, int(left * first / usual))
@@ -351,12 +374,5 @@ def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | No
 
 
 def _best_so_far(parts: Mapping[str, Fit]) -> Fit:
-    def score_of(fit: Fit) -> float:
-        return -math.inf if fit.best_epoch is None else fit.best_epoch.score
-
-    best = max(parts, key=lambda name: score_of(parts[name]))
-    return replace(parts[best], parts=dict(parts), chosen=best, notes=("It was interrupted.",))
-
-
-def _number(score: float) -> float:
-    return -math.inf if math.isnan(score) else float(score)
+    best = max(parts, key=lambda name: parts[name].best_score)
+    return replace(parts[best], parts=dict(parts), chosen=best, notes=(INTERRUPTED,))

@@ -1,9 +1,12 @@
 """`Budget`: what a fit may spend, in seconds or model steps."""
 
+import json
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from multistep.errors import InputError
+from multistep.runs.atomic import replacing
 
 
 class Budget(NamedTuple):
@@ -38,3 +41,26 @@ class Budget(NamedTuple):
         if self.seconds is not None:
             return f"{self.seconds:.3f}s"
         return "" if self.model_steps is None else f"{self.model_steps / 1e3:.3f}k"
+
+
+def seconds_spent(seconds: float, file: Path | None, fit: str) -> float:
+    """The seconds, or those that the same fit had spent when it was here before it was killed: what is left
+    decides how long the next training is, and that goes on only if it is the same.
+
+    **Arguments:**
+
+    - `seconds`: as they were measured now.
+    - `file`: where they are kept; none: nowhere.
+    - `fit`: a digest of the fit.
+    """
+    if file is None:
+        return seconds
+    try:
+        known = json.loads(file.read_text())
+        if known["fit"] == fit:
+            return float(known["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # there is none, or none that can be read: it is made anew
+    with replacing(file) as temporary:
+        temporary.write_text(json.dumps({"fit": fit, "seconds": seconds}))
+    return seconds

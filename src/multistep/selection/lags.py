@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from multistep.data import Episodes, join, spread
+from multistep.data import Episodes, pooled, spread
 from multistep.dynamics import (
     AbstractArchitecture,
     AbstractMemory,
@@ -16,7 +16,7 @@ from multistep.dynamics import (
 from multistep.errors import InputError
 from multistep.selection.budget import Budget
 from multistep.selection.plant import is_small, num_folds, small_recipe
-from multistep.training import Outcome, Score
+from multistep.training import GaussNewton, Outcome, Score
 from multistep.types import Key
 
 NO_LIMIT = Budget()
@@ -82,30 +82,40 @@ def choose_memory(
     - `most`: past outputs at most.
     - `budget`: what all of it may spend; when its time is over no further one is tried.
     """
-    longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
-    longest = max(1, longest if most is None else min(longest, most))
-    tried = [each for each in _candidates(train.state_size, longest) if is_small(each, train)]
+    tried = quick_recipes(train, valid, score, most, budget)
     judged: dict[AbstractMemory, float] = {}
     begun = time.perf_counter()
-    # All by the same folds, whatever they read.
-    folds = num_folds(join(train, valid), longest)
-    train, valid = (each if folds else spread(each, ENOUGH) for each in (train, valid))
-    for memory in tried:
-        own = budget.share(1 / len(tried))
+    for memory, recipe in tried.items():
+        quick = recipe
         if budget.seconds is not None:
             left = budget.seconds - (time.perf_counter() - begun)
             if judged and left < 0:
                 break
-            own = Budget(seconds=left)
-        usual = small_recipe(memory, UNITS, score, join(train, valid), folds, own)
-        quick = replace(usual, horizons=(usual.judged,), starts=1, ridges=(RIDGE,), rounds=ROUNDS)
-        fitted = quick.fit(train, valid, key=key, score=score)
+            quick = replace(recipe, seconds=left)
+        own = (train, valid) if quick.folds else (spread(train, ENOUGH), spread(valid, ENOUGH))
+        fitted = quick.fit(*own, key=key, score=score)
         if fitted.outcome is Outcome.INTERRUPTED:
             raise KeyboardInterrupt
         judged[memory] = -math.inf if fitted.best_epoch is None else fitted.best_epoch.score
     least = min((1 - value for value in judged.values()), default=math.inf)
     good = [memory for memory in judged if 1 - judged[memory] <= AS_GOOD * least + NOTHING]
     return min(good, key=lambda memory: _size(memory, train.state_size), default=Lags(1)), judged
+
+
+def quick_recipes(
+    train: Episodes, valid: Episodes, score: Score, most: int | None = None, budget: Budget = NO_LIMIT
+) -> dict[AbstractMemory, GaussNewton]:
+    """A quick fit with each memory that reads no more than so many outputs; all by the same folds."""
+    longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
+    longest = max(1, longest if most is None else min(longest, most))
+    memories = [each for each in _candidates(train.state_size, longest) if is_small(each, train)]
+    pool = pooled(train, valid)
+    folds = num_folds(pool, longest)
+    found = {}
+    for memory in memories:
+        usual = small_recipe(memory, UNITS, score, pool, folds, budget.share(1 / len(memories)))
+        found[memory] = replace(usual, horizons=(usual.judged,), starts=1, ridges=(RIDGE,), rounds=ROUNDS)
+    return found
 
 
 def _candidates(num_outputs: int, longest: int) -> list[AbstractMemory]:

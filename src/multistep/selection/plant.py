@@ -7,8 +7,8 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from multistep.data import Episodes, join, spread
-from multistep.dynamics import AbstractMemory, LineConfig, ShallowConfig
+from multistep.data import Episodes, pooled, spread
+from multistep.dynamics import AbstractArchitecture, AbstractMemory, LimitedConfig, LineConfig, ShallowConfig
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection.budget import Budget
@@ -64,7 +64,7 @@ def fit_plant(
     """
     if strange := sorted(set(without) & set(NOT_HERE)):
         raise InputError(f"With lags or a hidden state there is no {strange[0]}: leave it out of --without.")
-    pool = join(train, valid)
+    pool = pooled(train, valid)
     folds = 0 if "cross_fitting" in without else num_folds(pool, memory.num_past)
     small = small_recipe(memory, num_units(pool.num_steps), score, pool, folds, budget)
     if "growing" in without:
@@ -75,7 +75,7 @@ def fit_plant(
     best = fitted.best_epoch
     parts, judged = {"small": fitted}, {"small": -math.inf if best is None else best.score}
     if "linear" not in without:
-        line = LeastSquares(memory.around(LineConfig()))
+        line = LeastSquares(memory.around(LimitedConfig(LineConfig())))
         line_fit = line.fit(pool if folds else train, valid, key=key, score=score)
         parts = {"linear": line_fit} | parts
         # The small network before its first iteration is this line, judged in the same way.
@@ -106,7 +106,7 @@ def small_recipe(
     longest = min(LONGEST if folds else LONG, int(pool.lengths.max()))
     reach = score.horizon if isinstance(score, R2Bar) else longest if isinstance(score, FreeRunR2) else LONG
     recipe = GaussNewton(
-        memory.around(ShallowConfig(units)),
+        memory.around(LimitedConfig(ShallowConfig(units))),
         horizons=(SHORT, max(LONG, reach)),
         judged=reach,
         least_rollouts=ROLLOUTS,
@@ -138,8 +138,11 @@ def num_units(num_steps: int) -> int:
 
 def is_small(memory: AbstractMemory, pool: Episodes) -> bool:
     """Whether a small network with this memory has few enough weights to solve for all of them at once."""
-    network = memory.around(ShallowConfig(num_units(pool.num_steps))).suited_to(pool)
-    made = jax.eval_shape(
-        lambda key: flat_weights(network.make(pool.state_size, pool.action_size, key=key)), jax.random.key(0)
-    )
-    return made.size <= MOST_WEIGHTS
+    return num_weights(memory.around(ShallowConfig(num_units(pool.num_steps))), pool) <= MOST_WEIGHTS
+
+
+def num_weights(network: AbstractArchitecture, pool: Episodes) -> int:
+    """How many are trained."""
+    sizes = pool.state_size, pool.action_size
+    suited = network.suited_to(pool)
+    return jax.eval_shape(lambda key: flat_weights(suited.make(*sizes, key=key)), jax.random.key(0)).size

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multistep.runs.row_log import Row
 from multistep.runs.sweep import FAILED
 from multistep.training import AbstractRecipe, Outcome
+from multistep.training.history import rankable
 
 
 @dataclass(frozen=True)
@@ -43,5 +44,4 @@ def ranked_of(config: AbstractRecipe, rows: Sequence[Row]) -> Ranked:
 def _score(row: Row) -> float:
     """R2bar of a row; minus infinity where the fit failed or diverged, or where there was nothing to
     explain."""
-    score = -math.inf if row["outcome"] in (FAILED, Outcome.DIVERGED) else float(row["r2bar"])
-    return -math.inf if math.isnan(score) else score
+    return -math.inf if row["outcome"] in (FAILED, Outcome.DIVERGED) else rankable(float(row["r2bar"]))

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from multistep.data import Episodes
 from multistep.dynamics import average
@@ -72,13 +71,9 @@ class Averaging(AbstractRecipe):
         if len(good) < 2:
             one = good[0] if good else parts["member_0"]
             return one if len(parts) == 1 else replace(one, outcome=outcome, parts=parts)
-        best = max(good, key=_score_of)
+        best = max(good, key=lambda part: part.best_score)
         # Names, units and ranges are those of any of them.
         model = replace(best.model, learned=average([part.model.learned for part in good]))
         epochs = [epoch for part in parts.values() for epoch in part.history]
         history = tuple(replace(epoch, number=number) for number, epoch in enumerate(epochs))
         return Fit(model, history, outcome, parts=parts, kept=best.best_epoch)
-
-
-def _score_of(fit: Fit) -> float:
-    return -np.inf if fit.best_epoch is None else fit.best_epoch.score

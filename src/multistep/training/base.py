@@ -1,5 +1,6 @@
 """The contracts of training: a curriculum says what comes next, a recipe makes a model of episodes."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,6 +96,11 @@ class Fit:
     def best_epoch(self) -> Epoch | None:
         """The epoch that the model is from; none if no epoch ended."""
         return self.kept or best_of(self.history)
+
+    @property
+    def best_score(self) -> float:
+        """The score of that epoch, the lowest there is if no epoch ended."""
+        return -math.inf if self.best_epoch is None else self.best_epoch.score
 
 
 class AbstractRecipe(ABC):

@@ -1,6 +1,5 @@
 """`Continuing`: go on from a saved model with other episodes, and keep it if that does not help."""
 
-import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from multistep.errors import InputError
 from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
 from multistep.training.base import AbstractRecipe, Fit, Score
-from multistep.training.history import Outcome
+from multistep.training.history import Outcome, rankable
 from multistep.training.judge import judge
 from multistep.training.once import Once
 from multistep.training.settings import Settings
@@ -69,7 +68,7 @@ class Continuing(AbstractRecipe):
             return after
         parts = {"before": Fit(old, (), Outcome.FINISHED), "after": after}
         with progress_spinner("judging both models"):
-            judged = {name: _number(judge(part.model, train, valid, score)) for name, part in parts.items()}
+            judged = {name: rankable(judge(part.model, train, valid, score)) for name, part in parts.items()}
         helped = judged["after"] > judged["before"]
         kept = parts["after" if helped else "before"]
         scores = f"the judge gives it {_digits(judged['after'])}, and {self.path} {_digits(judged['before'])}"
@@ -111,10 +110,6 @@ def _known_as(model: Model | MemoryModel, episodes: Episodes) -> Episodes:
         action_names=model.action_names,
         time_step=model.time_step if episodes.time_step is None else episodes.time_step,
     )
-
-
-def _number(score: float) -> float:
-    return -math.inf if math.isnan(score) else float(score)
 
 
 def _digits(score: float) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from multistep.data import Episodes, join
+from multistep.data import Episodes, pooled
 from multistep.dynamics import AbstractArchitecture, ShallowConfig
 from multistep.errors import InputError
 from multistep.losses import Uniform
@@ -107,7 +107,7 @@ class GaussNewton(AbstractRecipe):
             return self._fit(train, valid, key, score)
 
     def _fit(self, train: Episodes, valid: Episodes, key: Key, score: Score) -> Fit:
-        pool = join(train, valid) if self.folds else train
+        pool = pooled(train, valid) if self.folds else train
         race = start_race(
             self.network,
             pool,

@@ -47,6 +47,11 @@ class Epoch:
         return self.score > -math.inf
 
 
+def rankable(score: float) -> float:
+    """The score, for a comparison with others: what is not a number ranks last."""
+    return -math.inf if math.isnan(score) else float(score)
+
+
 def best_of(history: tuple[Epoch, ...]) -> Epoch | None:
     """The epoch with the highest score, the first of equals; while no score is finite, the one trained
     longest."""

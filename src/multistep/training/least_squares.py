@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from multistep.data import Episodes, Windows, window_starts
 from multistep.dynamics import (
@@ -20,7 +19,7 @@ from multistep.dynamics import (
 from multistep.losses import Uniform
 from multistep.runs.provenance import plain
 from multistep.training.base import AbstractRecipe, Fit, Score
-from multistep.training.history import Epoch, Outcome
+from multistep.training.history import Epoch, Outcome, rankable
 from multistep.training.once import check_past
 from multistep.training.settings import Settings
 from multistep.types import Key
@@ -61,7 +60,7 @@ class LeastSquares(AbstractRecipe):
         names = train.state_names, train.action_names
         model = in_units(line.freeze(), units, *names, train.time_step, train.units)
         error = float(_error(line, windows, jnp.asarray(starts)))
-        value = float(np.nan_to_num(score(model, valid), nan=-np.inf))
+        value = rankable(score(model, valid))
         epoch = Epoch(0, (error,), (1.0,), value, time.perf_counter() - started)
         return Fit(model, (epoch,), Outcome.FINISHED)
 

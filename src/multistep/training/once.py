@@ -1,6 +1,5 @@
 """`Once`: one fit. Descend the loss over all windows; return the model, its history and why it stopped."""
 
-import math
 import time
 import warnings
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from multistep.training.base import AbstractCurriculum, AbstractRecipe, Fit, Les
 from multistep.training.checkpoint import Record, fit_digest, read_checkpoint, write_checkpoint
 from multistep.training.curricula import Steady
 from multistep.training.epoch import Training, train_epoch
-from multistep.training.history import Epoch, Outcome
+from multistep.training.history import Epoch, Outcome, rankable
 from multistep.training.settings import Settings
 from multistep.types import Key
 
@@ -188,8 +187,7 @@ class _Job(NamedTuple):
             progress.training, windows, batches, lesson.loss, lesson.weights, rates, key=loss_key
         )
         model = self.model_of(training.learner)
-        score = self.score(model, self.valid)
-        value = -math.inf if math.isnan(score) else float(score)  # what is not a number ranks last
+        value = rankable(self.score(model, self.valid))
         errors, weights = (tuple(np.asarray(values, float).tolist()) for values in report[:2])
         steepness = None if report.steepness is None else float(report.steepness)
         epoch = Epoch(number, errors, weights, value, time.perf_counter() - started, steepness)

@@ -1,8 +1,9 @@
 """`QuasiNewton`: a small network on a small dataset, by second-order descent over all of it at once."""
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +21,11 @@ from multistep.dynamics import AbstractArchitecture, CorrectedConfig, in_units
 from multistep.errors import InputError
 from multistep.losses import Uniform, forecast_batch, squared_errors
 from multistep.runs.progress import progress_bar
+from multistep.runs.provenance import plain
 from multistep.training.base import AbstractRecipe, Fit, Score
-from multistep.training.history import Epoch, Outcome, best_of
+from multistep.training.history import Epoch, Outcome, best_of, rankable
 from multistep.training.once import check_past
+from multistep.training.precision import in_precision
 from multistep.training.settings import Settings
 from multistep.types import Key, PerHorizon, Scalar
 
@@ -55,6 +58,8 @@ class QuasiNewton(AbstractRecipe):
     """Iterations of L-BFGS between two looks."""
     ridge: float = 1e-4
     """Cost of the squared distance of the weights from where they started."""
+    seconds: float | None = None
+    """After which it ends with the best so far, about: each start has its share; none: all iterations."""
 
     def __post_init__(self) -> None:
         for name in ("horizon", "starts", "adam_steps", "rounds", "iterations"):
@@ -81,20 +86,24 @@ class QuasiNewton(AbstractRecipe):
         score: Score,
         checkpoint: str | Path | None = None,
     ) -> Fit:
-        """The best of the starts. It takes seconds: there is no checkpoint, the same call gives the same
-        bits."""
+        """The best of the starts. It takes seconds: there is no checkpoint, the same call gives the same bits
+        if it is not limited in time."""
         parts: dict[str, Fit] = {}
+        begun = time.perf_counter()
         for number in range(self.starts):
+            if number and self.seconds is not None and time.perf_counter() > begun + self.seconds:
+                break
             own_key = jax.random.fold_in(key, number)
-            parts[f"start_{number}"] = part = self._descend(train, valid, own_key, score)
+            share = math.inf if self.seconds is None else self.seconds * (number + 1) / self.starts
+            parts[f"start_{number}"] = part = self._descend(train, valid, own_key, score, begun + share)
             if part.outcome is Outcome.INTERRUPTED:
                 break
-        best = max(parts, key=lambda name: _score_of(parts[name]))
+        best = max(parts, key=lambda name: parts[name].best_score)
         last = parts[f"start_{len(parts) - 1}"]
         outcome = last.outcome if last.outcome is Outcome.INTERRUPTED else parts[best].outcome
         return Fit(parts[best].model, parts[best].history, outcome)
 
-    def _descend(self, train: Episodes, valid: Episodes, key: Key, score: Score) -> Fit:
+    def _descend(self, train: Episodes, valid: Episodes, key: Key, score: Score, until: float) -> Fit:
         from scipy.optimize import minimize  # slow to import
 
         with jax.enable_x64(True):
@@ -103,11 +112,8 @@ class QuasiNewton(AbstractRecipe):
         iteration = 0
 
         def look(weights: Weights) -> None:
-            nonlocal iteration, history, best, started
-            iteration += 1
-            if iteration % self.iterations:
-                return
-            value = float(np.nan_to_num(score(problem.model_of(weights), valid), nan=-np.inf))
+            nonlocal history, best, started
+            value = rankable(score(problem.model_of(weights), valid))
             errors = problem.errors(weights)
             seconds = time.perf_counter() - started
             epoch = Epoch(len(history), errors, (1 / len(errors),) * len(errors), value, seconds)
@@ -115,16 +121,22 @@ class QuasiNewton(AbstractRecipe):
             best = weights.copy() if best_of(history) == epoch else best
             show(value)
 
+        def after_iteration(weights: Weights) -> None:
+            nonlocal iteration
+            iteration += 1
+            if time.perf_counter() > until:
+                raise StopIteration  # SciPy's word for it: the result is what was found so far
+            if iteration % self.iterations == 0:
+                look(weights)
+
         outcome = Outcome.FINISHED
         try:
             with progress_bar(f"{train.num_steps} steps at once", self.rounds, 0) as show:
                 weights = problem.descend_first(problem.start)
                 limits = {"maxiter": self.rounds * self.iterations, "maxfun": 10**9, "ftol": 1e-12, "gtol": 0}
                 options: Any = {"maxcor": 20, **limits}
-                found: Any = minimize(
-                    problem.cost, weights, jac=True, method="L-BFGS-B", callback=look, options=options
-                )
-                iteration = self.iterations - 1
+                given: Any = {"jac": True, "callback": after_iteration, "options": options}
+                found: Any = minimize(problem.cost, weights, method="L-BFGS-B", **given)
                 look(found.x)  # what came after the last look
         except KeyboardInterrupt:
             outcome = Outcome.INTERRUPTED
@@ -133,9 +145,14 @@ class QuasiNewton(AbstractRecipe):
         return Fit(problem.model_of(best), history, outcome)
 
 
-def _score_of(fit: Fit) -> float:
-    best = fit.best_epoch
-    return -np.inf if best is None else best.score
+@plain.register
+def _plain_quasi_newton(recipe: QuasiNewton) -> dict[str, Any]:
+    """Field by field; the limit in time only where there is one, so that rows from before there was any stay
+    valid."""
+    shown = {f.name: plain(getattr(recipe, f.name)) for f in fields(recipe)}
+    if recipe.seconds is None:
+        del shown["seconds"]
+    return shown
 
 
 class _Problem(NamedTuple):
@@ -157,7 +174,7 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
     past = network.num_past
     check_past(train, past)
     network = network.begin(Windows(states, actions, 1, past), window_starts(train, 1, past), normaliser)
-    network = _in_precision(network, np.float64)
+    network = in_precision(network, np.float64)
     horizon = max(1, min(recipe.horizon, usual_length(train) - past + 1))
     windows = Windows(states, actions, horizon, past)
     starts = jnp.asarray(_spaced_starts(train, horizon, past))
@@ -211,15 +228,9 @@ def _problem(recipe: QuasiNewton, train: Episodes, key: Key) -> _Problem:
             model = in_units(
                 learned, units, train.state_names, train.action_names, train.time_step, train.units
             )
-        return _in_precision(model, jnp.zeros(()).dtype)
+        return in_precision(model, jnp.zeros(()).dtype)
 
     return _Problem(np.asarray(flat), evaluate, first, all_errors, model_of)
-
-
-def _in_precision(tree: Any, precision: Any) -> Any:
-    return jax.tree.map(
-        lambda leaf: np.asarray(leaf).astype(precision) if eqx.is_inexact_array(leaf) else leaf, tree
-    )
 
 
 def _spaced_starts(train: Episodes, horizon: int, num_past: int) -> ndarray:

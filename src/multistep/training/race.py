@@ -30,6 +30,7 @@ from multistep.training.normal_equations import (
     with_weights,
 )
 from multistep.training.once import check_past
+from multistep.training.precision import in_precision
 from multistep.types import Key
 
 FIRST_DAMPING = 1e-2
@@ -236,13 +237,6 @@ def laid_over(
         starts.append(np.stack([state + first, action + first], axis=1))
         lengths.append(np.minimum(horizon, steps - num_past + 1 - first))
     return np.concatenate(starts).astype(np.int32), np.concatenate(lengths)
-
-
-def in_precision(tree: Any, precision: Any) -> Any:
-    """With all inexact numbers in this precision, as NumPy's arrays."""
-    return jax.tree.map(
-        lambda leaf: np.asarray(leaf).astype(precision) if eqx.is_inexact_array(leaf) else leaf, tree
-    )
 
 
 def _beginnings(
