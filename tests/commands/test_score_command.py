@@ -37,7 +37,7 @@ def scored(folder, name, columns=TIMED):
 def test_files_of_other_widths_get_a_sentence(model, tmp_path):
     ms.save(random_episodes([9], state_size=3, action_size=1), tmp_path / "wide.npz")
     columns = Columns(states=("state_0", "state_1"), actions=("action_0",))
-    with pytest.raises(InputError, match="model has 1 state dimensions"):
+    with pytest.raises(InputError, match=r"model has 1 state dimension \(x\), the data 2"):
         scored(tmp_path, "wide.npz", columns)
     assert not (tmp_path / "out").exists()
 

@@ -327,7 +327,7 @@ ROWS = "".join(f"{row},1\n" for row in range(1, 731))
             f"x,u\n{ROWS}731,1,1\n732,1\n",
             ["row 731 has 3 cells, the header has 2", "repair this row"],
         ),
-        ("narrower.csv", f"x,u\n{ROWS}731\n732,1\n", ["row 731 has 1 cells", "repair this row"]),
+        ("narrower.csv", f"x,u\n{ROWS}731\n732,1\n", ["row 731 has 1 cell,", "repair this row"]),
         ("quoted.csv", 'x,u\n"1,5",1\n2,1\n', ["row 1", "'1,5'"]),
         ("twice.csv", "x,u,x\n1,1,1\n2,2,2\n", ["more than one column named x", "its own name"]),
         ("blank.csv", "x,u\n,\n,\n", ["are empty", "no episode"]),

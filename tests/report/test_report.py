@@ -156,6 +156,8 @@ def test_sentences_do_not_flatter():
     assert "90.0% of the variance one step ahead and none on average over the next 3 steps" in sentence
     assert "diverged after 3 epochs" in sentence
     assert "25.0% of its rollouts left the finite range" in sentence
+    short = score_summary(scores([0.9], [0.0]))
+    assert model_sentence({"model": short}) == "The model explains 90.0% of the variance one step ahead."
     good = score_summary(scores([0.9, 0.8, 0.7], [0, 0, 0.0]))
     assert "none; the true simulator" in demo_sentence(
         {"noise": 0.02, "one_step": bad, "multi_step": good, "ceiling": good}

@@ -12,7 +12,7 @@ from multistep.data.columns import UNIT, Columns, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.data.table_recordings import recordings_of, seconds_of, table_of
-from multistep.errors import InputError, reason_of
+from multistep.errors import InputError, counted, reason_of
 from multistep.runs.atomic import replacing
 
 SEPARATORS = ",;\t"
@@ -123,8 +123,8 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
             cells = line.count(sign) + 1
         if cells != width and line.strip():
             raise InputError(
-                f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are "
-                "counted from 1 after the header)."
+                f"{path}, row {row} has {counted(cells, 'cell')}, the header has {width}: repair this row "
+                "(rows are counted from 1 after the header)."
             )
 
 
@@ -145,9 +145,10 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time
         return seconds
     if len(bad):
         raise InputError(
-            f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this "
-            "column are no numbers): write numbers with a decimal point, times as seconds or as dates "
-            "(2024-05-01T12:00:00.5), or remove these rows (counted from 1 below the header)."
+            f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' "
+            f"({counted(len(bad), 'cell')} of this column with no number): write numbers with a decimal "
+            "point, times as seconds or as dates (2024-05-01T12:00:00.5), or remove these rows (counted from 1 "
+            "below the header)."
         )
     doubles = values.to_numpy()  # null becomes NaN
     singles = doubles.astype(np.float32)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from multistep.data import Episodes, count_windows
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +137,9 @@ def check_horizon(episodes: Episodes, horizon: int, num_past: int = 1) -> None:
     if horizon > longest:
         past = f" after {num_past} states to start from" if num_past > 1 else ""
         raise InputError(
-            f"Rollouts of {horizon} steps{past} cannot be scored on these {len(episodes)} episodes of up to "
-            f"{episodes.lengths.max()} steps, which have two or more sub-trajectories of at most {longest} "
-            "steps: choose a shorter horizon."
+            f"Rollouts of {counted(horizon, 'step')}{past} cannot be scored on "
+            f"{counted(len(episodes), 'episode')} of up to {counted(int(episodes.lengths.max()), 'step')}, "
+            f"with two or more sub-trajectories of at most {counted(longest, 'step')}: choose a shorter horizon."
         )
 
 

@@ -40,11 +40,9 @@ def model_sentence(summary: dict[str, Any]) -> str:
     """How right one model is, in one sentence."""
     model = summary["model"]
     last = _last_horizon(model)
-    sentence = (
-        f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead and "
-        f"{_percent(model[f'r2bar_{last}'])}"
-    )
-    sentence += f" on average over the next {last} steps"
+    sentence = f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead"
+    if last > 1:
+        sentence = f"{sentence} and {_percent(model[f'r2bar_{last}'])} on average over the next {last} steps"
     if model.get("outcome", "finished") != "finished":
         sentence += f" (the fit {model['outcome']} after {model['epochs']} epochs)"
     if model["diverged"] > 0:
