@@ -147,8 +147,8 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time
         raise InputError(
             f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' "
             f"({counted(len(bad), 'cell')} of this column with no number): write numbers with a decimal "
-            "point, times as seconds or as dates (2024-05-01T12:00:00.5), or remove these rows (counted from 1 "
-            "below the header)."
+            "point, times as seconds or as dates (2024-05-01T12:00:00.5), or remove these rows (counted from "
+            "1 below the header)."
         )
     doubles = values.to_numpy()  # null becomes NaN
     singles = doubles.astype(np.float32)

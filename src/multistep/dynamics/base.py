@@ -170,7 +170,8 @@ def check_names(
         if len(expected) != len(have):
             raise InputError(
                 f"The model has {counted(len(expected), f'{what} dimension')} ({', '.join(expected)}), "
-                f"{whose} {len(have)} ({', '.join(have)}): give what has the columns that the model was trained on."
+                f"{whose} {len(have)} ({', '.join(have)}): give what has the columns that the model was "
+                "trained on."
             )
         if expected != have and sorted(expected) == sorted(have):
             raise InputError(

@@ -139,7 +139,8 @@ def check_horizon(episodes: Episodes, horizon: int, num_past: int = 1) -> None:
         raise InputError(
             f"Rollouts of {counted(horizon, 'step')}{past} cannot be scored on "
             f"{counted(len(episodes), 'episode')} of up to {counted(int(episodes.lengths.max()), 'step')}, "
-            f"with two or more sub-trajectories of at most {counted(longest, 'step')}: choose a shorter horizon."
+            f"with two or more sub-trajectories of at most {counted(longest, 'step')}: choose a shorter "
+            "horizon."
         )
 
 
