@@ -42,6 +42,7 @@ def test_uneven_files_are_named_each():
         note_uneven_steps(files)
     (note,) = found
     assert str(note.message) == "odd.csv has uneven steps (0.03 to 0.068): add --resample 0.05."
+    check_equal_steps([files[0], recording("turns.csv", [0.03, 0.07] * 9 + [0.07])])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         note_uneven_steps(files[:1])

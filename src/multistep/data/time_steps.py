@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 
 from multistep.data.recording import Recording
 from multistep.data.resampling import FINEST
@@ -23,7 +25,7 @@ def usual_steps(recordings: Sequence[Recording]) -> dict[str, float]:
     for recording in recordings:
         if recording.time_steps is not None and len(recording.time_steps):
             steps.setdefault(recording.source, []).append(recording.time_steps)
-    return {source: float(np.median(np.concatenate(own))) for source, own in steps.items()}
+    return {source: _usual(np.concatenate(own)) for source, own in steps.items()}
 
 
 def difference_of_steps(recordings: Sequence[Recording]) -> str | None:
@@ -74,7 +76,7 @@ def note_uneven_steps(recordings: Sequence[Recording], every: int | None = None)
         steps = recording.time_steps
         if steps is None or not len(steps):
             continue
-        usual, low, high = (float(part) for part in (np.median(steps), steps.min(), steps.max()))
+        usual, low, high = _usual(steps), float(steps.min()), float(steps.max())
         if high - low > UNEVEN * usual:
             remedy = f"add --resample {usual * (every or 1):.4g}{instead}"
             uneven[recording.source] = f"has uneven steps ({low:.4g} to {high:.4g}): {remedy}"
@@ -82,6 +84,13 @@ def note_uneven_steps(recordings: Sequence[Recording], every: int | None = None)
         warnings.warn(f"{source} {what}.", stacklevel=3)
     if others := list(uneven)[MOST_NOTES:]:
         warnings.warn(f"{_listed(others)} have uneven steps, too: resample them alike.", stacklevel=3)
+
+
+def _usual(steps: Float[ndarray, " steps"]) -> float:
+    """The median, or about the mean where that is something else: of short and long steps in turn the median
+    is one of the two."""
+    median, mean = float(np.median(steps)), float(np.mean(steps))
+    return median if abs(median / mean - 1) <= OTHER else float(f"{mean:.2g}")
 
 
 def _listed(words: Sequence[str], most: int = 3) -> str:

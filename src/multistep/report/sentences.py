@@ -118,8 +118,8 @@ def free_run_table(summary: dict[str, Any]) -> Table:
     """Errors of free runs of each output, in its unit and relative to its deviation."""
     own, linear = summary["free_run"], summary.get("free_run_linear")
     records = "one record" if own["records"] == 1 else f"{own['records']} records"
-    samples = "sample" if own["num_past"] == 1 else "samples"
-    title = f"free run over {records}, from the first {own['num_past']} {samples}"
+    samples = "sample" if own["num_past"] == 1 else f"{own['num_past']} samples"
+    title = f"free run over {records}, from the first {samples}"
     beside = ["RMSE, linear"] if linear else []
     table = Table("output", "RMSE", "of deviation", "fit", *beside, title=title, title_justify="left")
     for name, rmse in own["rmse"].items():
