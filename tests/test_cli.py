@@ -274,8 +274,8 @@ def test_inspect_shows_what_a_fit_would_refuse(logs):
     words = ["--states", "x", "y", "mode", "--actions", "u", "--episode", "id", "--time", "t"]
     answer = run("inspect", "odd.csv", *words, "--out", "odd", folder=logs)
     assert "3 episodes of 8 to 19 steps" in answer.stdout
-    assert "time step 1 (1 to 1), 1 gaps; 1 values are missing" in answer.stdout
-    assert "1 gaps in time, the first before row 32 (6 instead of 1)" in answer.stderr
+    assert "time step 1 s, 1 gap; 1 value is missing" in answer.stdout
+    assert "1 gap in time, the first before row 32 (6 instead of 1)" in answer.stderr
     found = {row["name"]: row for row in read_rows(logs / "odd" / "rows.csv")}
     assert (found["x"]["missing"], found["mode"]["constant"]) == ("1", "true")
     assert (found["y"]["same_as"], found["u"]["same_as"]) == ("u", "y")

@@ -109,6 +109,7 @@ class MultiStepRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 self, X, y, dtype=FLOATS, ensure_min_samples=2, multi_output=True, y_numeric=True
             )
         episodes = self._episodes(X)
+        memory_of(self.lags, self.hidden).check_sizes(episodes.state_size, episodes.action_size)
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         split_key, fit_key = jax.random.split(jax.random.key(int(seed)))
         train, valid = self._dealt(episodes, num_past_of(recipe, episodes), key=split_key)

@@ -209,3 +209,9 @@ def test_a_rollout_from_a_single_state_is_refused(folder):
     model = ms.load_model(folder / "five.safetensors")
     with pytest.raises(ms.InputError, match="start from 5 states and the 4 actions between them"):
         model.rollout(np.zeros((1, 1)), np.zeros((0, 1)), np.zeros((3, 1)))
+
+
+def test_a_rollout_as_from_one_state_says_how_to_call_it(folder):
+    model = ms.load_model(folder / "five.safetensors")
+    with pytest.raises(ms.InputError, match=r"the 4 actions .* rollout\(past_states, past_actions, act"):
+        model.rollout(np.zeros(1), np.zeros((3, 1)))

@@ -4,7 +4,14 @@ import polars as pl
 import pytest
 
 from multistep.commands.fit import FitFilesConfig
-from multistep.commands.source import Changes, Source, fitted_columns, read_episodes
+from multistep.commands.source import (
+    Changes,
+    Source,
+    check_same_step,
+    check_same_step_in_test,
+    fitted_columns,
+    read_episodes,
+)
 from multistep.data import Columns
 from multistep.dynamics import Model, save_model
 from multistep.dynamics.network import NetworkConfig, make_network
@@ -46,6 +53,46 @@ def test_a_model_file_without_its_run_is_used_without_a_word(model, left):
     assert fitted_columns(fitted, path, Columns()).states == ("position", "velocity")
 
 
+def write_log(path, step, count=9):
+    path.write_text("t,x,u\n" + "".join(f"{step * n:.6g},{n},1\n" for n in range(count)))
+
+
+def test_a_log_with_another_step_is_refused_and_resampled(tmp_path):
+    for name, step in (("a", 0.05), ("b", 0.05), ("c", 0.1)):
+        write_log(tmp_path / f"{name}.csv", step)
+    source = Source((str(tmp_path / "*.csv"),), Columns(("x",), ("u",), time="t"))
+    with pytest.raises(InputError, match=r"but 0\.1 in .*c\.csv: add --resample 0\.1, or"):
+        read_episodes(source)
+    assert read_episodes(source, Changes(resample=0.1)).time_step == 0.1
+    with pytest.raises(InputError, match="both given: choose one"):
+        read_episodes(source, Changes(resample=0.1, every=2))
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "changes", "remedy"),
+    [
+        (0.5, 0.25, {}, r": add --every 2, or fit anew\."),
+        (0.5, 0.5 * 2, {"every": 2}, r": leave out --every 2, or fit anew\."),
+        (0.5, 0.2, {"every": 2}, r": add --every 5 in place of --every 2, or fit anew\."),
+        (0.5, 0.25, {"resample": 0.25}, r": leave out --resample 0\.25, or fit anew\."),
+        (0.3, 0.25, {}, r": add --resample 0\.3, or fit anew\."),
+        (0.1, 0.2, {}, r": add --resample 0\.1, or fit anew\."),
+        (0.1, 0.25, {}, r": fit anew\."),
+    ],
+)
+def test_only_what_works_is_offered(own, other, changes, remedy):
+    with pytest.raises(InputError, match=remedy):
+        check_same_step(own, other, Changes(**changes))
+
+
+def test_a_change_is_made_to_training_and_test_alike():
+    for train, test in ((0.5, 0.25), (0.25, 0.5)):
+        with pytest.raises(InputError, match=r": add --resample 0\.5, or"):
+            check_same_step_in_test(train, test, Changes())
+    with pytest.raises(InputError, match=r": add --resample 0\.5 in place of --every 2, or"):
+        check_same_step_in_test(1.0, 0.5, Changes(every=2))
+
+
 @pytest.mark.parametrize(("unit", "word"), [(2 * np.pi, "theta"), (360.0, "theta:deg")])
 @pytest.mark.parametrize("changes", [Changes(every=30), Changes(resample=0.35), Changes(resample=3.0)])
 def test_angles_are_unwrapped_before_samples_are_left_out_or_interpolated(tmp_path, unit, word, changes):
@@ -67,5 +114,5 @@ def test_a_value_that_is_missing_in_an_angle_is_still_counted_alone(tmp_path):
     table = {"theta": [0.1, None, 0.3, 0.4], "u": [0.0] * 4}
     pl.DataFrame(table).write_csv(tmp_path / "wheel.csv")
     source = Source((str(tmp_path / "wheel.csv"),), Columns(("theta",), ("u",), angles=("theta",)))
-    with pytest.raises(InputError, match=r"row 2 .* as are 1 values of its states"):
+    with pytest.raises(InputError, match=r"row 2 .* as no other value of its states is"):
         read_episodes(source, Changes())

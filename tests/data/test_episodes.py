@@ -84,7 +84,7 @@ def nan_at(step, column):
             ["actions", "episode 0", "step 1", "column 0"],
         ),
         ([(np.zeros((5, 3)), np.zeros((5, 1)))], ["Episode 0", "5 states and 5 actions", "one state more"]),
-        ([(np.zeros((1, 3)), np.zeros((0, 1)))], ["1 states and 0 actions", "at least one action"]),
+        ([(np.zeros((1, 3)), np.zeros((0, 1)))], ["1 state and 0 actions", "at least one action"]),
         ([(np.zeros(5), np.zeros((4, 1)))], ["shape (5,)", "(time, size)"]),
         (
             [(np.zeros((5, 3)), np.zeros((4, 1))), (np.zeros((5, 2)), np.zeros((4, 1)))],

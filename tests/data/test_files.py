@@ -154,7 +154,7 @@ def test_times_of_day_are_read_as_seconds():
     pl.DataFrame({"t": times, "x": range(10), "u": range(10)}).with_row_index().filter(
         pl.col("index") != 5
     ).write_parquet("t.parquet")
-    with pytest.warns(UserWarning, match=r"1 gaps in time, the first before row 6 \(2 instead of 1\)"):
+    with pytest.warns(UserWarning, match=r"1 gap in time, the first before row 6 \(2 instead of 1\)"):
         assert len(load("t.parquet", states=["x"], actions=["u"], time="t")) == 2
 
 
@@ -195,7 +195,7 @@ def test_d4rl_without_next_observations_leaves_out_the_last_action():
     arrays, episodes = d4rl_arrays([5, 3, 7, 1])
     del arrays["next_observations"]
     write_hdf5("data.hdf5", arrays)
-    with pytest.warns(UserWarning, match="1 episodes of one row whose outcome was not written"):
+    with pytest.warns(UserWarning, match="1 episode of one row whose outcome was not written: left out"):
         back = load("data.hdf5")
     np.testing.assert_array_equal(back.lengths, [4, 2, 6])  # the episode of one row has no step left
     for number in range(3):
@@ -327,7 +327,7 @@ ROWS = "".join(f"{row},1\n" for row in range(1, 731))
             f"x,u\n{ROWS}731,1,1\n732,1\n",
             ["row 731 has 3 cells, the header has 2", "repair this row"],
         ),
-        ("narrower.csv", f"x,u\n{ROWS}731\n732,1\n", ["row 731 has 1 cells", "repair this row"]),
+        ("narrower.csv", f"x,u\n{ROWS}731\n732,1\n", ["row 731 has 1 cell,", "repair this row"]),
         ("quoted.csv", 'x,u\n"1,5",1\n2,1\n', ["row 1", "'1,5'"]),
         ("twice.csv", "x,u,x\n1,1,1\n2,2,2\n", ["more than one column named x", "its own name"]),
         ("blank.csv", "x,u\n,\n,\n", ["are empty", "no episode"]),
@@ -700,3 +700,113 @@ def test_a_date_in_a_state_is_no_number(tmp_path):
     (tmp_path / "log.csv").write_text("a,u\n2024-05-01,3\n2024-05-02,3\n")
     with pytest.raises(InputError, match="row 1, column a holds '2024-05-01'"):
         load(tmp_path / "log.csv", states=["a"], actions=["u"])
+
+
+# Which episode it is
+
+
+def test_pieces_after_a_gap_are_named_by_their_episode_and_row(tmp_path):
+    times = {"one": [0, 1, 2, 9, 10, 11], "two": [0, 1, 2], "three": [0, 1, 7, 8, 9]}
+    rows = [f"{name},{t},{t},1\n" for name, own in times.items() for t in own]
+    (tmp_path / "a.csv").write_text("run,t,x,u\n" + "".join(rows))
+    with pytest.warns(UserWarning, match="a.csv has 2 gaps in time"):
+        found = load("a.csv", states=["x"], actions=["u"], episode="run", time="t")
+    assert found.origins == (
+        "a.csv, episode one",
+        "a.csv, episode one, from row 4",
+        "a.csv, episode two",
+        "a.csv, episode three",
+        "a.csv, episode three, from row 12",
+    )
+    assert [states[0, 0] for states in (found[n].states for n in range(5))] == [0, 9, 0, 0, 7]
+
+
+def test_pieces_between_missing_values_keep_the_name_of_their_episode(tmp_path):
+    cells = {"one": ["1", "2", "3"], "two": ["4", "5", "", "6", "7"], "three": ["8", "9"]}
+    rows = [f"{name},{x},1\n" for name, own in cells.items() for x in own]
+    (tmp_path / "a.csv").write_text("run,x,u\n" + "".join(rows))
+    with pytest.warns(UserWarning, match="its 3 episodes are cut there into 4"):
+        found = load("a.csv", states=["x"], actions=["u"], episode="run", missing="cut")
+    assert found.origins == (
+        "a.csv, episode one",
+        "a.csv, episode two",
+        "a.csv, episode two, from row 7",
+        "a.csv, episode three",
+    )
+    with pytest.raises(InputError, match=r"row 6 \(episode two\): the state x is empty"):
+        load("a.csv", states=["x"], actions=["u"], episode="run")
+
+
+def test_a_single_record_with_gaps_is_named_by_rows(tmp_path):
+    (tmp_path / "a.csv").write_text("t,x,u\n" + "".join(f"{t},{t},1\n" for t in (0, 1, 2, 8, 9)))
+    with pytest.warns(UserWarning, match="a.csv has 1 gap in time"):
+        assert load("a.csv", states=["x"], actions=["u"], time="t").origins == ("a.csv", "a.csv, from row 4")
+
+
+def test_files_in_other_units_do_not_go_together(tmp_path):
+    for name, header in (("a", "x [mm],u"), ("b", "x [m],u [V]"), ("c", "x,u")):
+        (tmp_path / f"{name}.csv").write_text(f"{header}\n1,1\n2,1\n")
+    with pytest.raises(InputError, match=r"x is in mm in a.csv but in m in b.csv: convert one of them"):
+        load("*.csv", states=["x"], actions=["u"])
+    assert load(["b.csv", "c.csv"], states=["x"], actions=["u"]).units == {"x": "m", "u": "V"}
+    assert load(["c.csv", "b.csv"], states=["x"], actions=["u"]).units == {"x": "m", "u": "V"}
+
+
+# Times as they are written
+
+
+@pytest.mark.parametrize(
+    ("header", "factor"), [("t [ms]", 1e-3), ("t (us)", 1e-6), ("t[min]", 60), ("t [h]", 3600), ("t [s]", 1)]
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_unit_of_the_time_column_makes_seconds_of_it(header, factor, ending):
+    table = pl.DataFrame({header: [0, 50, 100, 150], "x": [1, 2, 3, 4], "u": [1, 1, 1, 1]})
+    getattr(table, f"write_{ending}")(f"a.{ending}")
+    for name in ("t", header):
+        found = load(f"a.{ending}", states=["x"], actions=["u"], time=name)
+        assert found.time_step == pytest.approx(50 * factor, rel=1e-5)
+
+
+@pytest.mark.parametrize("time", ["2024-05-01T12:00:{:05.2f}", "2024-05-01 12:00:{:05.2f}+02:00"])
+def test_times_as_text_are_read_from_every_table(time):
+    table = pl.DataFrame({"t": [time.format(n / 4) for n in range(9)], "x": range(9), "u": range(9)})
+    table.write_parquet("a.parquet")
+    for source in ("a.parquet", table):
+        assert load(source, states=["x"], actions=["u"], time="t").time_step == 0.25
+    bad = table.with_columns(t=pl.lit("noon"))
+    with pytest.raises(InputError, match="The frame, column t is of type String"):
+        load(bad, states=["x"], actions=["u"], time="t")
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ("0,0.1,0.1", r"row 3: the time t is twice the same \(0\.1\); it must increase"),
+        ("14.9,14.949999999999999,14.8", r"row 3: the time t is 14\.8 after 14\.95; it must"),
+        ("0,0.1,", "row 3: the time t is empty; give"),
+        (",0.1,0.2", "row 1: the time t is empty; give"),
+        ("1700000000.2,1700000000.3,1700000000.1", r"row 3: the time t is 0\.2 before that of the row above"),
+    ],
+)
+def test_what_is_wrong_with_a_time(tmp_path, times, words):
+    (tmp_path / "a.csv").write_text("t,x,u\n" + "".join(f"{t},1,1\n" for t in times.split(",")))
+    with pytest.raises(InputError, match=words):
+        load("a.csv", states=["x"], actions=["u"], time="t")
+
+
+# What is known besides the numbers
+
+
+@pytest.mark.parametrize("name", ["b.csv", "b.parquet", "b.npz"])
+def test_step_units_and_origins_are_kept(tmp_path, name):
+    for log, runs in (("one", "aab"), ("two", "ccd")):
+        rows = [f"{run},{50 * t},{t},1\n" for run in sorted(set(runs)) for t in range(4)]
+        (tmp_path / f"{log}.csv").write_text("run,t [ms],x [mm],u [V]\n" + "".join(rows))
+    found = load("*.csv", states=["x"], actions=["u"], episode="run", time="t")
+    save(found, name)
+    columns = {"states": ["x"], "actions": ["u"], "episode": "file", "time": "time"}
+    back = load(name, **(columns if name == "b.csv" else {}))
+    assert_same(back, found)
+    assert (back.time_step, back.units) == (0.05, {"x": "mm", "u": "V"})
+    origins = ["one.csv, episode a", "one.csv, episode b", "two.csv, episode c", "two.csv, episode d"]
+    assert back.origins == tuple(f"b.csv, episode {o}" if name == "b.csv" else o for o in origins)

@@ -86,7 +86,7 @@ def test_what_cannot_be_read_gets_a_sentence(kind):
         ms.load(frame, states=["y"], actions=["u"])
     with pytest.raises(ms.InputError, match="The frame, column u is of type String, not numbers"):
         ms.load(frame, states=["x"], actions=["u"])
-    with pytest.raises(ms.InputError, match="Say which columns of The frame are the actions"):
+    with pytest.raises(ms.InputError, match="Say which columns of the frame are the actions"):
         ms.load(frame, states=["x"])
     with pytest.raises(ms.InputError, match="The frame has no rows"):
         ms.load(kind({"x": [], "u": []}), states=["x"], actions=["u"])
@@ -137,3 +137,23 @@ def test_without_pandas_it_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ms.InputError, match=r"pandas is not installed: install it, or take to_polars\(\)"):
         oscillator_episodes(1, 5).to_pandas()
+
+
+@pytest.mark.parametrize(
+    ("given", "what"),
+    [
+        (3, "an int"),
+        ([3], "an int"),
+        (pl.Series([1.0, 2.0]), "a Series"),
+        (pd.Series([1.0, 2.0]), "a Series"),
+        (np.zeros((4, 2)), "a ndarray"),
+    ],
+)
+def test_what_is_neither_a_file_nor_a_frame(given, what):
+    with pytest.raises(ms.InputError, match=f"load was given {what}: give names of files"):
+        ms.load(given, **NAMES)
+
+
+def test_a_series_of_names_is_names(tmp_path):
+    ms.save(oscillator_episodes(1, 5), tmp_path / "a.npz")
+    assert len(ms.load(pd.Series([str(tmp_path / "a.npz")]))) == 1

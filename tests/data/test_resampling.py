@@ -85,3 +85,4 @@ def test_time_steps_are_the_same_within_a_hundredth_and_else_there_is_a_way():
     assert not is_same_step(0.02, 0.0203)
     ways = [way_to_step(0.02, wanted) for wanted in (0.06, 0.05, 0.01)]
     assert ways == ["--every 3", "--resample 0.05", "--resample 0.01"]
+    assert way_to_step(0.02, 0.008) == ""  # between samples there is nothing

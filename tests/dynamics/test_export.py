@@ -35,6 +35,7 @@ from multistep.dynamics import (
 )
 from multistep.dynamics.export import facts_of, not_read_by_do_mpc, onnx_bytes, programs_of
 from multistep.errors import InputError
+from multistep.runs.run_folder import write_json
 
 ARCHITECTURES = {
     "line": LineConfig(),
@@ -320,9 +321,17 @@ def test_another_time_step_is_refused_with_the_remedy(tmp_path):
     assert run_export(ExportConfig(path, time_step=0.02))["time_step"] == 0.02
     for step, remedy in ((0.06, "--every 3"), (0.05, "--resample 0.05"), (0.01, "--resample 0.01")):
         with pytest.raises(
-            InputError, match=f"step is 0.02, not {step}: fit again with {remedy}, or step it"
+            InputError, match=f"step is 0.02, not {step}: fit again and add {remedy}, or step it"
         ):
             run_export(ExportConfig(path, time_step=step))
+    with pytest.raises(InputError, match=r"step is 0.02, not 0.008: step it every 0.02\."):
+        run_export(ExportConfig(path, time_step=0.008))
+    write_json(tmp_path / "config.json", {"config": {"changes": {"every": 2, "resample": None}}})
+    with pytest.raises(InputError, match="fit again and leave out --every 2"):
+        run_export(ExportConfig(path, time_step=0.01))
+    write_json(tmp_path / "config.json", {"config": {"changes": {"every": None, "resample": 0.02}}})
+    with pytest.raises(InputError, match=r"not 0.01: step it every 0.02\."):
+        run_export(ExportConfig(path, time_step=0.01))
     with pytest.raises(InputError, match="give a number above 0"):
         run_export(ExportConfig(path, time_step=0.0))
     save_model(replace(make_model(LineConfig()), time_step=None), path)

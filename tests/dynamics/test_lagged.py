@@ -67,10 +67,25 @@ def test_models_with_a_memory_are_saved_and_loaded(architecture, tmp_path):
     np.testing.assert_array_equal(again.rollout(past, before, after), model.rollout(past, before, after))
 
 
+def unchecked(kind, **fields):
+    """As outside of the tests, where types are not checked."""
+    made = object.__new__(kind)
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+    made.__post_init__()
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: Lags(0), "1 or more"),
+        (lambda: unchecked(Lags, count="auto"), "'auto' lags: give the number"),
+        (
+            lambda: unchecked(Lags, count=2.5),
+            "2.5 lags: give .* 1 or more, and whole",
+        ),
+        (lambda: unchecked(HiddenState, size=3, lags="auto"), "both must be whole"),
+        (lambda: HiddenState(5, 1).check_sizes(1, 1), r"5 numbers cannot .* of 1 number \(1 sample\)"),
         (lambda: LaggedConfig(1), "2 or more"),
         (lambda: HiddenConfig(0, 3), "both must be 1 or more"),
         (lambda: HiddenConfig(1, 3).make(2, 1, key=jax.random.key(0)), "ask for 2 or more"),

@@ -46,6 +46,14 @@ def test_r2_is_that_of_a_double_loop_and_scikit_learn(getkey, lengths):
     assert (scores.diverged == 0).all()
 
 
+def test_errors_are_those_of_a_double_loop_in_units():
+    model = LinearModel(jnp.eye(3) / 2, jnp.ones((3, 2)))
+    episodes = random_episodes([7, 9])
+    scores = score(model, episodes, horizon=4)
+    for h, (predicted, true) in by_double_loop(model, episodes, 4).items():
+        np.testing.assert_allclose(scores.rmse[h - 1], np.sqrt(((predicted - true) ** 2).mean(axis=0)))
+
+
 def test_the_true_system_scores_one_and_the_mean_scores_zero(getkey):
     a, b = jnp.array([[0.9, 0.1], [-0.1, 0.9]]), jnp.array([[0.0], [0.5]])
     rng = np.random.default_rng(0)

@@ -1,6 +1,7 @@
 """Tables, sentences and figures of a run, also of one that went wrong."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,16 @@ from multistep.report.agent_figures import draw_learning, draw_plan
 from multistep.report.curves import draw_r2_curves
 from multistep.report.dynamic_figures import draw_dynamic
 from multistep.report.overview import draw_overview
-from multistep.report.sentences import demo_sentence, model_sentence, score_table
+from multistep.report.sentences import (
+    demo_sentence,
+    free_run_table,
+    inspect_sentence,
+    inspect_table,
+    model_sentence,
+    records_table,
+    score_table,
+)
+from multistep.report.traces import draw_traces
 from multistep.runs.run_folder import write_json, write_rows, write_run
 
 
@@ -146,6 +156,8 @@ def test_sentences_do_not_flatter():
     assert "90.0% of the variance one step ahead and none on average over the next 3 steps" in sentence
     assert "diverged after 3 epochs" in sentence
     assert "25.0% of its rollouts left the finite range" in sentence
+    short = score_summary(scores([0.9], [0.0]))
+    assert model_sentence({"model": short}) == "The model explains 90.0% of the variance one step ahead."
     good = score_summary(scores([0.9, 0.8, 0.7], [0, 0, 0.0]))
     assert "none; the true simulator" in demo_sentence(
         {"noise": 0.02, "one_step": bad, "multi_step": good, "ceiling": good}
@@ -183,3 +195,83 @@ def test_what_became_of_the_noise_is_said():
         "The first model predicted the validation episodes better (0.950 against 0.800): for the noise on "
         "them, or because it is too poor to smooth with; compare with --recipe once."
     )
+
+
+def text_of(table):
+    """As the command line shows it: brackets are brackets."""
+    console = Console(width=100, record=True, file=io.StringIO(), markup=False)
+    console.print(table)
+    return console.export_text()
+
+
+def test_units_stand_in_brackets_in_every_table(tmp_path):
+    errors = {"rmse": {"level": 0.5}, "nrmse": {"level": 0.1}, "units": {"level": "m"}}
+    shown = text_of(free_run_table({"free_run": errors | {"records": 2, "num_past": 1}}))
+    assert " level [m] " in shown
+    write_rows(
+        tmp_path / "free_runs.csv",
+        [{"record": "a[1].csv", "steps": 9, "error_of_deviation": 0.1, "rmse_level": 0.5}],
+    )
+    shown = text_of(records_table(tmp_path, {"level": "m"}))
+    assert "RMSE level [m]" in shown
+    assert "seconds" not in shown
+    timed = {"record": "a[1].csv", "steps": 9, "seconds": 0.45, "error_of_deviation": 0.1}
+    write_rows(tmp_path / "free_runs.csv", [timed | {"rmse_level": 0.5}])
+    assert " 0.45 " in text_of(records_table(tmp_path, {}))
+    assert "a[1].csv" in shown
+    values = dict.fromkeys(("lowest", "highest", "mean", "deviation"), 1.0)
+    row = {"kind": "state", "name": "level", "missing": 0, "constant": False, "same_as": ""}
+    row |= values | {"noise": None, "noise_of_range": None}
+    write_rows(tmp_path / "rows.csv", [row])
+    assert "level" in text_of(inspect_table(tmp_path))  # as it was before units were kept
+    write_rows(tmp_path / "rows.csv", [row | {"unit": "m"}])
+    assert " level [m] " in text_of(inspect_table(tmp_path))
+
+
+def test_one_of_a_kind_is_said_as_one():
+    time = {"usual_step": 0.05, "shortest_step": 0.05, "longest_step": 0.05, "gaps": 1}
+    summary = {"files": 1, "episodes": 1, "steps": 1, "shortest": 1, "longest": 1, "missing": 1}
+    summary |= {"return_mean": None, "time": time, "wrapped_angles": []}
+    assert inspect_sentence(summary) == (
+        "1 episode of 1 step in one file, 1 step in all; time step 0.05 s, 1 gap; 1 value is missing."
+    )
+    uneven = summary | {"time": time | {"longest_step": 0.07, "gaps": 0}, "longest": 9}
+    assert "1 to 9 steps" in inspect_sentence(uneven)
+    assert "time step 0.05 s (0.05 to 0.07), 0 gaps" in inspect_sentence(uneven)
+
+
+def test_errors_by_horizon_are_in_units_and_seconds(tmp_path, drawn):
+    found = replace(scores([0.9, 0.8], [0.0, 0.0]), rmse=np.array([[0.5, 3.0], [0.75, np.inf]]))
+    rows = score_rows("model", found)
+    assert [row["rmse_a"] for row in rows] == [0.5, 0.75]
+    write_rows(tmp_path / "rows.csv", rows)
+    draw_r2_curves(tmp_path)
+    assert len(drawn) == 1  # of a run that does not know its time step
+    write_json(tmp_path / "summary.json", {"time_step": 0.05, "units": {"a": "mm"}})
+    draw_r2_curves(tmp_path)
+    (first, second), (r2,) = drawn[1:3], drawn[3:]
+    assert r2.get_ylabel() == "R2(h) on test episodes"
+    assert curves(first) == {"model": ([0.05, 0.1], [0.5, 0.75])}
+    assert (first.get_xlabel(), first.get_ylabel()) == ("seconds ahead", "RMSE of a [mm]")
+    assert (second.get_ylabel(), second.get_ylim()[1]) == ("RMSE of b", 1.05 * 3)
+
+
+@pytest.mark.parametrize("has_unit", [True, False])
+def test_the_difference_has_an_axis_of_its_own(tmp_path, drawn, has_unit):
+    rows = [
+        {"role": "record", "record": "a.csv", "sample": n, "time": 0.1 * n, "output": "level"}
+        | ({"unit": "mm"} if has_unit else {})
+        | {"measured": 500.0 + n % 7, "predicted": 500.0 + n % 7 - 0.01 * (n % 2)}
+        for n in range(50)
+    ]
+    write_rows(tmp_path / "traces.csv", rows)
+    draw_traces(tmp_path)
+    above, below, correlation = drawn
+    assert set(curves(above)) == {"measured", "predicted"}
+    assert above.get_ylim()[0] > 490
+    (difference,) = below.get_lines()
+    np.testing.assert_allclose(difference.get_ydata(), [0.01 * (n % 2) for n in range(50)], atol=1e-9)
+    assert max(map(abs, below.get_ylim())) < 0.02
+    assert above.get_ylabel() == ("level [mm]" if has_unit else "level")
+    assert below.get_xlabel() == "time [s]"
+    assert correlation.get_title() == "autocorrelation of the difference"

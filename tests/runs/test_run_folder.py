@@ -52,3 +52,15 @@ def test_a_configuration_that_is_not_ours_gets_a_sentence(text, tmp_path):
             match=r"config\.json was not written by multistep, or is damaged: choose another --out",
         ):
             check(tmp_path, "fit")
+
+
+def test_a_folder_that_cannot_be_made_is_refused_before(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for check in (check_run, check_study):
+        with pytest.raises(InputError, match="file is a file, so there can be no folder"):
+            check(tmp_path / "file" / "runs" / "fit", "fit")
+        check(tmp_path / "new" / "fit", "fit")
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write to everything
+    with pytest.raises(InputError, match="cannot be written to: choose another --out"):
+        check_study(tmp_path / "new", "fit")

@@ -259,7 +259,7 @@ def test_short_episodes_and_constant_columns_are_said():
 
 
 def test_validation_data_of_another_width_are_refused(data):
-    with pytest.raises(ms.InputError, match="state dimensions"):
+    with pytest.raises(ms.InputError, match="state dimension"):
         ms.fit(data[0], random_episodes([30]), SMALL, key=jax.random.key(0))
 
 

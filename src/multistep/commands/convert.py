@@ -1,5 +1,6 @@
 """`multistep convert`: episodes from one format to another, with noise if asked."""
 
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,9 @@ import tyro
 from multistep.commands.source import Changes, Source, read_episodes
 from multistep.data import Columns, save
 from multistep.errors import InputError
+
+KEEP = (".csv", ".parquet", ".npz")
+"""Formats that hold the time step and the units."""
 
 
 @dataclass(frozen=True)
@@ -37,4 +41,9 @@ def run_convert(config: ConvertConfig) -> dict[str, Any]:
         )
     episodes = read_episodes(Source((config.source,), config.columns), config.changes)
     save(episodes, config.out)
+    if Path(config.out).suffix not in KEEP and (episodes.time_step is not None or episodes.units):
+        warnings.warn(
+            f"{config.out} has no place for the time step and the units: {', '.join(KEEP)} keep them.",
+            stacklevel=2,
+        )
     return {"episodes": len(episodes), "steps": episodes.num_steps, "out": config.out}

@@ -10,8 +10,8 @@ import numpy as np
 import tyro
 from numpy import ndarray
 
-from multistep.commands.source import load_saved
-from multistep.data import is_same_step, way_to_step
+from multistep.commands.source import Changes, changes_of_fit, load_saved, remedy_for_step
+from multistep.data import is_same_step
 from multistep.dynamics import MemoryModel, Model
 from multistep.dynamics.export import (
     Facts,
@@ -64,7 +64,7 @@ def run_export(config: ExportConfig) -> dict[str, Any]:
         raise InputError("--steps is the length of the rollout in an ONNX file, 1 or more: add --to onnx.")
     model = load_saved(config.model, config.kind)
     if config.time_step is not None:
-        _check_time_step(model.time_step, config.time_step)
+        _check_time_step(model.time_step, config.time_step, changes_of_fit(config.model))
     programs = programs_of(model, len(model.state_names), len(model.action_names))
     facts = facts_of(model, programs.memory_size, config.name)
     out = config.out or config.model.with_suffix(ENDINGS[config.to])
@@ -80,8 +80,9 @@ def run_export(config: ExportConfig) -> dict[str, Any]:
     return {**facts.plain, "to": config.to, "out": str(out), "start": starts[0] if starts else None}
 
 
-def _check_time_step(own: float | None, wanted: float) -> None:
-    """Raise an `InputError` unless the model's step is the one that is wanted."""
+def _check_time_step(own: float | None, wanted: float, changes: Changes) -> None:
+    """Raise an `InputError` unless the model's step is the one that is wanted; `changes` were made to the
+    samples that it was fitted to."""
     if not (wanted > 0 and np.isfinite(wanted)):
         raise InputError(f"The time step is {wanted:g}: give a number above 0.")
     if own is None:
@@ -89,11 +90,14 @@ def _check_time_step(own: float | None, wanted: float) -> None:
             "The model file does not say its time step, as it was fitted without one: fit with --time, or "
             "leave --time-step out."
         )
-    if not is_same_step(own, wanted):
-        raise InputError(
-            f"The model's step is {own:g}, not {wanted:g}: fit again with {way_to_step(own, wanted)}, or "
-            f"step it every {own:g}."
-        )
+    if is_same_step(own, wanted):
+        return
+    if changes.resample is None:
+        remedy = remedy_for_step(wanted, own, changes)
+    else:  # to a longer step at least
+        remedy = f"take --resample {wanted:g}" if wanted > own else ""
+    again = f"fit again and {remedy}, or " if remedy else ""
+    raise InputError(f"The model's step is {own:g}, not {wanted:g}: {again}step it every {own:g}.")
 
 
 def _files(

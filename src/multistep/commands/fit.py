@@ -17,13 +17,16 @@ from multistep.commands.source import (
     Changes,
     Source,
     check_same_step,
+    check_same_step_in_test,
     fitted_columns,
     load_saved,
     note_on_pieces,
     read_episodes,
+    same_files,
 )
 from multistep.data import (
     Episodes,
+    check_same_units,
     cut,
     estimate_noise,
     remarks_on,
@@ -117,8 +120,13 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     if isinstance(recipe, Continuing):
         config = going_on(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
+    if config.test and (twice := same_files(config.test, config.source.files)):
+        raise InputError(
+            f"{twice[0]} is to be trained on and held out by --test: leave it out of one of the two."
+        )
     split_key, fit_key = jax.random.split(jax.random.key(config.seed))
     train, valid, test = dealt(config, read_with_remarks(config, recipe), key=split_key)
+    config.memory.memory.check_sizes(train.state_size, train.action_size)
     if isinstance(recipe, Automatic) and isinstance(recipe.memory, ChosenMemory):
         # What cannot be started in the test cannot be scored there; that is all that the test says.
         recipe = replace(recipe, memory=ChosenMemory(max(1, int(test.lengths.max()) // 2)))
@@ -148,6 +156,8 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         **write_free_runs(fitted.model, linear, test, config.out),
         "episodes": sizes,
         "score_horizon": horizon,
+        "time_step": test.time_step,
+        "units": dict(test.units),
         "chosen": fitted.chosen,
         "notes": fitted.notes,
         "parts": {name: fit_summary(part) for name, part in fitted.parts.items()},
@@ -159,10 +169,21 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
 
 def read_with_remarks(config: FitFilesConfig, recipe: AbstractRecipe) -> Episodes:
     """The episodes, after saying what is odd about them; those that a model cannot go on with are refused."""
-    episodes = read_episodes(config.source, config.changes)
+    own_step = recipe.network.model.time_step if isinstance(recipe, Continuing) else None
+    episodes = read_episodes(config.source, config.changes, own_step)
     if isinstance(recipe, Continuing):
-        check_same_step(recipe.network.model.time_step, episodes.time_step)
+        check_same_step(own_step, episodes.time_step, config.changes)
         recipe.network.suited_to(episodes)
+    if not np.ptp(episodes.states, axis=0).any():
+        raise InputError(
+            f"The states {', '.join(episodes.state_names)} never change in these files: there is nothing to "
+            "learn; check the columns (--states)."
+        )
+    if constant := episodes.constant_columns():  # in the words of a fit, so that it is said once
+        warnings.warn(
+            f"The training episodes never change in {', '.join(constant)}: the model learns nothing of it.",
+            stacklevel=2,
+        )
     note_on_pieces(config.changes)
     for remark in [*map(remark_on, wrapped_angles(episodes)), *remarks_on(episodes)]:
         warnings.warn(remark, stacklevel=2)
@@ -227,7 +248,8 @@ def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Epis
     # What is held out stays whole: a free run goes over all of it.
     changes = replace(config.changes, cut=None)
     test = read_episodes(replace(config.source, files=config.test), changes)
-    check_same_step(episodes.time_step, test.time_step, "the training data's step", "the test files have")
+    check_same_step_in_test(episodes.time_step, test.time_step, config.changes)
+    check_same_units([("the training files", episodes.units), ("the test files", test.units)])
     shares = [share / sum(config.split[:2]) for share in config.split[:2]]
     if len(episodes) == 1 and not isinstance(config.memory.memory, NoMemory):
         # A plant shows what it is in a long run: the recording stays in one piece as far as it can.

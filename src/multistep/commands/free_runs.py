@@ -68,6 +68,7 @@ def _row(run: FreeRun, episodes: Episodes) -> Row:
     return {
         "record": episodes.origin(run.episode),
         "steps": len(run.measured),
+        "seconds": None if episodes.time_step is None else len(run.measured) * episodes.time_step,
         "error_of_deviation": _relative(run, episodes),
         **{f"rmse_{name}": error for name, error in errors.items()},
     }
@@ -83,6 +84,7 @@ def _trace(role: str, run: FreeRun, episodes: Episodes) -> list[Row]:
             "sample": run.num_past + sample,
             "time": None if step is None else step * (run.num_past + sample),
             "output": name,
+            "unit": episodes.units.get(name),
             "measured": float(run.measured[sample, column]),
             "predicted": float(run.predicted[sample, column]),
         }

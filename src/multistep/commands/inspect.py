@@ -16,6 +16,8 @@ from multistep.data import (
     Recording,
     as_episodes,
     cut_at_missing,
+    note_different_steps,
+    note_uneven_steps,
     remarks_on,
     with_angles,
     wrapped_angles,
@@ -45,6 +47,8 @@ def run_inspect(config: InspectConfig) -> dict[str, Any]:
     """Inspect, leave the rows in `config.out` and return the summary."""
     check_run(config.out, COMMAND)
     recordings = read_recordings(config.source)
+    note_different_steps(recordings)
+    note_uneven_steps(recordings)
     column_rows, episode_rows = _column_rows(recordings), _episode_rows(recordings)
     lengths = np.array([row["length"] for row in episode_rows])
     returns = np.array(
@@ -106,15 +110,19 @@ def _column_rows(recordings: list[Recording]) -> list[Row]:
         *[None] * actions.shape[1],
     ]
     last_states = np.cumsum(lengths + 1) - 1
+    units = {name: unit for recording in recordings for name, unit in recording.units.items()}
     columns = [("state", name, values) for name, values in zip(first.state_names, states.T, strict=True)]
     columns += [("action", name, values) for name, values in zip(first.action_names, actions.T, strict=True)]
     rows = []
     for (kind, name, values), deviation in zip(columns, noise, strict=True):
         others = [column for column in columns if (kind, name) != column[:2]]
         twins = [other for what, other, theirs in others if _same(kind, values, what, theirs, last_states)]
-        rows.append(_column_row(kind, name, values, twins, deviation))
+        rows.append({**_column_row(kind, name, values, twins, deviation), "unit": units.get(name)})
     rewards = [recording.rewards for recording in recordings if recording.rewards is not None]
-    return rows + ([_column_row("reward", "reward", np.concatenate(rewards), [], None)] if rewards else [])
+    if rewards:
+        row = _column_row("reward", "reward", np.concatenate(rewards), [], None)
+        rows.append({**row, "unit": None})
+    return rows
 
 
 def _column_row(

@@ -18,7 +18,7 @@ from multistep.commands.source import (
     read_episodes,
 )
 from multistep.data import Episodes
-from multistep.dynamics import AbstractModel
+from multistep.dynamics import AbstractModel, check_names, check_units
 from multistep.errors import InputError
 from multistep.evaluation import Scores, score, usual_horizon
 from multistep.evaluation.rows import score_rows, score_summary
@@ -55,8 +55,10 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
     check_run(config.out, COMMAND)
     model = load_saved(config.model, config.kind)
     columns = fitted_columns(model, config.model, config.source.columns)
-    episodes = read_episodes(replace(config.source, columns=columns), config.changes)
-    check_same_step(model.time_step, episodes.time_step)
+    episodes = read_episodes(replace(config.source, columns=columns), config.changes, model.time_step)
+    check_names(model, episodes.state_names, episodes.action_names)
+    check_units(model, episodes.units)
+    check_same_step(model.time_step, episodes.time_step, config.changes)
     num_outside = count_outside(model, episodes)
     horizon = usual_horizon(episodes, config.score_horizon, model.num_past)
     scores = score(model, episodes, horizon=horizon)
@@ -75,6 +77,8 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
         "episodes": len(episodes),
         "samples_outside_training_range": num_outside,
         "score_horizon": horizon,
+        "time_step": episodes.time_step,
+        "units": dict(episodes.units),
     }
     write_run(config.out, COMMAND, config, [*score_rows("model", scores), *rows], summary)
     return summary

@@ -97,6 +97,8 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
     episodes = read_episodes(config.source, config.changes)
     note_on_pieces(config.changes)
     candidates = candidates_of(config)
+    for memory in config.memory.memories:
+        memory.check_sizes(episodes.state_size, episodes.action_size)
     given = {"seed": config.seed, "num_folds": config.folds, "horizon": config.score_horizon}
     deal_to(candidates, episodes, **given)  # before anything is written
     open_run(config.out, COMMAND, config)

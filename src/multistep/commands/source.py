@@ -16,15 +16,18 @@ from multistep.data import (
     Episodes,
     add_noise,
     as_episodes,
+    check_equal_steps,
     cut,
     every,
     is_same_step,
+    note_uneven_steps,
     read,
     resample,
     turns_of,
     unwrap,
     way_to_step,
 )
+from multistep.data.files import expand
 from multistep.data.recording import Recording
 from multistep.dynamics import MemoryModel, Model, load_model
 from multistep.errors import InputError
@@ -52,8 +55,8 @@ class Changes:
     cut: int | None = None
     """Cut long recordings into episodes of this many steps."""
     resample: float | None = None
-    """Take samples at equal times, so far apart (in the unit of the time column): states by linear
-    interpolation, actions as last set."""
+    """Take samples at equal times, so many seconds apart: states by linear interpolation, actions as last
+    set."""
     every: int | None = None
     """Keep every so many samples."""
     noise: tuple[float, ...] = ()
@@ -62,15 +65,24 @@ class Changes:
     """Seed of that noise."""
 
 
+def same_files(files: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Those of the files that are among the others, too."""
+    names, there = (expand([_resolved(name) for name in part]) for part in (files, others))
+    places = {Path(name).resolve() for name in there}
+    return [name for name in names if Path(name).resolve() in places]
+
+
 def read_recordings(source: Source) -> list[Recording]:
     """What is in the files, not yet checked for missing values."""
     return read([_resolved(name) for name in source.files], source.columns)
 
 
-def read_episodes(source: Source, changes: Changes | None = None) -> Episodes:
-    """The episodes in the files, changed as is asked."""
+def read_episodes(source: Source, changes: Changes | None = None, time_step: float | None = None) -> Episodes:
+    """The episodes in the files, changed as is asked; `time_step` is that of the model they are for."""
     angles = source.columns.angles or _known_angles(source)
-    recordings = [unwrap(recording, angles) if angles else recording for recording in read_recordings(source)]
+    recordings = read_recordings(source)
+    _check_steps(recordings, changes or Changes(), time_step)
+    recordings = [unwrap(recording, angles) if angles else recording for recording in recordings]
     if changes is not None and changes.resample is not None:
         recordings = [resample(recording, changes.resample) for recording in recordings]
     if changes is not None and changes.every is not None:
@@ -86,6 +98,15 @@ def read_episodes(source: Source, changes: Changes | None = None) -> Episodes:
         scale = changes.noise[0] if len(changes.noise) == 1 else changes.noise
         episodes = add_noise(episodes, scale, key=jax.random.key(changes.noise_seed))
     return episodes
+
+
+def _check_steps(recordings: list[Recording], changes: Changes, time_step: float | None) -> None:
+    """Refuse what cannot be sampled alike as it is, and speak of files with uneven steps."""
+    if changes.every is not None and changes.resample is not None:
+        raise InputError("--every and --resample are both given: choose one of them.")
+    if changes.resample is None:
+        check_equal_steps(recordings, changes.every, time_step)
+        note_uneven_steps(recordings, changes.every)
 
 
 def note_on_pieces(changes: Changes) -> None:
@@ -127,26 +148,61 @@ def fitted_columns(model: Model | MemoryModel, path: Path, columns: Columns) -> 
     )
 
 
-def check_same_step(
-    own: float | None,
-    other: float | None,
-    whose: str = "the model's step",
-    others: str = "these files have",
-) -> None:
-    """Raise an `InputError` if both time steps are known and differ."""
+def check_same_step(own: float | None, other: float | None, changes: Changes | None = None) -> None:
+    """Raise an `InputError` if both time steps are known and differ; `changes` are those that the user has
+    asked for."""
     if own is None or other is None or is_same_step(own, other):
         return
+    remedies = [remedy_for_step(own, other, changes or Changes()), "fit anew"]
     raise InputError(
-        f"{whose[0].upper()}{whose[1:]} is {own:g}, {others} a sample every {other:g}: add "
-        f"{way_to_step(other, own)}, or fit anew."
+        f"The model's step is {own:g}, these files have a sample every {other:g}: "
+        f"{', or '.join(filter(None, remedies))}."
     )
+
+
+def check_same_step_in_test(train: float | None, test: float | None, changes: Changes) -> None:
+    """The same for the files that are trained on and those that are held out: a change is made to both."""
+    if train is None or test is None or is_same_step(train, test):
+        return
+    instead = f" in place of --every {changes.every}" if changes.every else ""
+    raise InputError(
+        f"The training data's step is {train:g}, the test files have a sample every {test:g}: add --resample "
+        f"{max(train, test) / (changes.every or 1):g}{instead}, or use other test files."
+    )
+
+
+def remedy_for_step(own: float, other: float, changes: Changes) -> str:
+    """What gives files this step that have the other one after the changes; nothing if nothing does."""
+    if changes.resample is not None:
+        return f"leave out --resample {changes.resample:g}"  # what the files have then is said next
+    plain = other / (changes.every or 1)
+    instead = f" in place of --every {changes.every}" if changes.every else ""
+    if is_same_step(plain, own):
+        return f"leave out --every {changes.every}"
+    way = way_to_step(plain, own)
+    return f"add {way}{instead}" if way else ""
 
 
 def _columns_of_fit(path: Path) -> dict[str, Any]:
     """The columns of the run that left the model, as far as the folder of the file still knows."""
+    config = _config_of_fit(path)
     try:
-        config = json.loads(path.with_name("config.json").read_text())["config"]
         return dict(config.get("source", config)["columns"])  # older runs have the columns by themselves
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def changes_of_fit(path: Path) -> Changes:
+    """How the samples were taken that the model was fitted to, as far as the folder of the file still
+    knows."""
+    found = _config_of_fit(path).get("changes")
+    found = found if isinstance(found, dict) else {}
+    return Changes(resample=found.get("resample"), every=found.get("every"))
+
+
+def _config_of_fit(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.with_name("config.json").read_text())["config"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

@@ -24,6 +24,7 @@ from multistep.data.noise import add_noise as add_noise
 from multistep.data.noise_estimate import estimate_noise as estimate_noise
 from multistep.data.recording import Recording as Recording
 from multistep.data.recording import as_episodes as as_episodes
+from multistep.data.recording import check_same_units as check_same_units
 from multistep.data.recording import cut_at_missing as cut_at_missing
 from multistep.data.resampling import every as every
 from multistep.data.resampling import is_same_step as is_same_step
@@ -34,6 +35,9 @@ from multistep.data.samples import in_pieces as in_pieces
 from multistep.data.splits import split as split
 from multistep.data.splits import split_in_time as split_in_time
 from multistep.data.splits import spread as spread
+from multistep.data.time_steps import check_equal_steps as check_equal_steps
+from multistep.data.time_steps import note_different_steps as note_different_steps
+from multistep.data.time_steps import note_uneven_steps as note_uneven_steps
 from multistep.data.windows import Past as Past
 from multistep.data.windows import Window as Window
 from multistep.data.windows import Windows as Windows

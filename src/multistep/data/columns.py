@@ -9,6 +9,8 @@ from multistep.errors import InputError
 
 UNIT = re.compile(r"\s*(.*?\S)\s*[\[(]([^\[\]()]*)[\])]\s*")
 """A name and a unit in brackets behind it."""
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "min": 60.0, "h": 3600.0}
+"""Of one unit of time, as headers have it; seconds where there is another or none."""
 Missing = Literal["refuse", "cut"]
 
 
@@ -26,7 +28,8 @@ class Columns:
     episode: str | None = None
     """Column that tells the episodes of a file apart (default: one episode per file)."""
     time: str | None = None
-    """Column of the time: it must increase, and where a sample is missing a new episode starts."""
+    """Column of the time, in seconds if its header gives no other unit, as in 't [ms]': it must increase, and
+    where a sample is missing a new episode starts."""
     angles: tuple[str, ...] = ()
     """States that are angles, wrapped or not: NAME in radians, NAME:deg in degrees."""
     missing: Missing = "refuse"
@@ -75,6 +78,17 @@ def with_units(columns: Columns, available: Sequence[str]) -> tuple[Columns, dic
     ), units
 
 
+def seconds_in(header: str) -> float:
+    """How many seconds one is in this column of times."""
+    match = UNIT.fullmatch(header)
+    return SECONDS.get(match[2].strip(), 1.0) if match else 1.0
+
+
+def amid(source: str) -> str:
+    """What messages call a file or a frame, in the midst of a sentence."""
+    return source.replace("The frame", "the frame")
+
+
 def experiments(
     source: str, columns: Columns, available: Sequence[str]
 ) -> tuple[list[Experiment], tuple[str, ...], tuple[str, ...]]:
@@ -82,16 +96,16 @@ def experiments(
     for option, words in (("states", columns.states), ("actions", columns.actions)):
         if not words:
             raise InputError(
-                f"Say which columns of {source} are the {option} (--{option} on the command line); it has "
-                f"{', '.join(available)}."
+                f"Say which columns of {amid(source)} are the {option} (--{option} on the command line); it "
+                f"has {', '.join(available)}."
             )
     rewards = [columns.rewards] if columns.rewards else []
     parsed = [_parse(source, word, available) for word in (*columns.states, *columns.actions, *rewards)]
     counts = {len(found) for _, found in parsed} - {1}
     if len(counts) > 1:
         raise InputError(
-            f"The columns named for {source} stand for {' and '.join(map(str, sorted(counts)))} experiments "
-            "side by side: give each name one column or as many as there are experiments."
+            f"The columns named for {amid(source)} stand for {' and '.join(map(str, sorted(counts)))} "
+            "experiments side by side: give each name one column or as many as there are experiments."
         )
     names = [name for name, _ in parsed]
     used = [column for _, found in parsed for column in found]

@@ -2,18 +2,17 @@
 
 import csv
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from multistep.data.columns import Columns, with_units
+from multistep.data.columns import UNIT, Columns, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.data.table_recordings import recordings_of, table_of
-from multistep.errors import InputError, reason_of
+from multistep.data.table_recordings import recordings_of, seconds_of, table_of
+from multistep.errors import InputError, counted, reason_of
 from multistep.runs.atomic import replacing
 
 SEPARATORS = ",;\t"
@@ -22,12 +21,17 @@ DECIMAL_COMMA = r"^[+-]?\d*(,\d*)?([eE][+-]?\d+)?$"
 
 
 def save_csv(episodes: Episodes, path: Path) -> None:
-    """Write all episodes to one file with a column `episode`.
+    """Write all episodes to one file with a column `episode`, units in the header, and the file that each
+    comes from where it is known.
 
     Values in single precision are written with the digits of the same value in double precision: whoever
     reads them back as doubles, as most do, has the same numbers.
     """
     table = table_of(path, episodes)
+    if episodes.origins and "file" not in table.columns:
+        table = table.insert_column(1, pl.Series("file", episodes.origins).gather(table["episode"]))
+    units = {name: unit for name, unit in episodes.units.items() if not UNIT.fullmatch(name)}
+    table = table.rename({name: f"{name} [{unit}]" for name, unit in units.items()})
     with replacing(path) as temporary:
         table.with_columns(pl.col(pl.Float32).cast(pl.Float64)).write_csv(temporary)
 
@@ -119,8 +123,8 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
             cells = line.count(sign) + 1
         if cells != width and line.strip():
             raise InputError(
-                f"{path}, row {row} has {cells} cells, the header has {width}: repair this row (rows are "
-                "counted from 1 after the header)."
+                f"{path}, row {row} has {counted(cells, 'cell')}, the header has {width}: repair this row "
+                "(rows are counted from 1 after the header)."
             )
 
 
@@ -137,26 +141,16 @@ def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time
     if len(bad) and separator != "," and text.drop_nulls().str.contains(DECIMAL_COMMA).all():
         values = text.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
         bad = (values.is_null() & text.is_not_null()).arg_true()
-    if len(bad) and is_time and (seconds := _seconds(text)) is not None:
+    if len(bad) and is_time and (seconds := seconds_of(text)) is not None:
         return seconds
     if len(bad):
         raise InputError(
-            f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' ({len(bad)} cells of this "
-            "column are no numbers): write numbers with a decimal point, times as seconds or as dates "
-            "(2024-05-01T12:00:00.5), or remove these rows (counted from 1 below the header)."
+            f"{path}, row {bad[0] + 1}, column {name} holds '{text[int(bad[0])]}' "
+            f"({counted(len(bad), 'cell')} of this column with no number): write numbers with a decimal "
+            "point, times as seconds or as dates (2024-05-01T12:00:00.5), or remove these rows (counted from "
+            "1 below the header)."
         )
     doubles = values.to_numpy()  # null becomes NaN
     singles = doubles.astype(np.float32)
     # What single precision holds exactly, such as everything that was written from it, is kept in it.
     return singles if np.array_equal(singles, doubles, equal_nan=True) else doubles
-
-
-def _seconds(text: pl.Series) -> np.ndarray | None:
-    """Dates and times as seconds since the first of them, or none if one is neither; without a zone they are
-    all in the same."""
-    try:
-        times = [datetime.fromisoformat(cell) for cell in text.to_list()]
-        since = [(time - times[0]).total_seconds() for time in times]
-    except (TypeError, ValueError, IndexError):
-        return None
-    return np.array(since)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 from multistep.types import FlatActions, FlatRewards, FlatStates, Lengths
 
 
@@ -40,7 +40,7 @@ class Episodes:
     turns: tuple[float, ...] = ()
     """Of each state the size of one turn in its unit if it is an angle, else 0; none: there are no angles."""
     time_step: float | None = None
-    """Seconds (or whatever the time column counts) from one state to the next, if it is known."""
+    """Seconds from one state to the next, if it is known."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Of states and actions by their names, where the files gave them."""
     origins: tuple[str, ...] = ()
@@ -273,14 +273,14 @@ def _checked(number: int, states: ArrayLike, actions: ArrayLike, rewards: ArrayL
     num_states, num_actions = len(episode.states), len(episode.actions)
     if num_states != num_actions + 1 or num_actions == 0:
         raise InputError(
-            f"Episode {number} has {num_states} states and {num_actions} actions: it must have at least one "
-            "action and "
-            "exactly one state more than actions (the state before each action and the last state)."
+            f"Episode {number} has {counted(num_states, 'state')} and {counted(num_actions, 'action')}: it "
+            "must have at least one action and exactly one state more than actions (the state before each "
+            "action and the last state)."
         )
     if episode.rewards is not None and len(episode.rewards) != num_actions:
         raise InputError(
-            f"Episode {number} has {len(episode.rewards)} rewards and {num_actions} actions: give one per "
-            "action."
+            f"Episode {number} has {counted(len(episode.rewards), 'reward')} and "
+            f"{counted(num_actions, 'action')}: give one per action."
         )
     return episode
 

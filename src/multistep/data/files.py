@@ -2,7 +2,7 @@
 ids; data frames as they are."""
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from multistep.data.minari_files import is_minari, read_minari, save_minari
 from multistep.data.npz_files import read_npz, save_npz
 from multistep.data.parquet_files import read_parquet, save_parquet
 from multistep.data.recording import Recording, as_episodes, check_alike, cut_at_missing
+from multistep.data.time_steps import note_different_steps
 from multistep.errors import InputError
 
 READERS = {".npz": read_npz, ".csv": read_csv, ".parquet": read_parquet, ".hdf5": read_hdf5, ".h5": read_hdf5}
@@ -57,13 +58,28 @@ def load(
       begins after it.
     """
     columns = Columns(tuple(states), tuple(actions), rewards, episode, time, tuple(angles), missing)
-    return with_angles(as_episodes(_read_frames(files, columns) or read(files, columns)), angles)
+    recordings = _read_frames(files, columns) or read(_names_of(files), columns)
+    note_different_steps(recordings)
+    return with_angles(as_episodes(recordings), angles)
+
+
+def _names_of(files: Any) -> list[str | Path]:
+    """The names, or an `InputError` for what is neither a name nor a frame."""
+    names = [files] if isinstance(files, str | Path) or not isinstance(files, Iterable) else files
+    for name in names:
+        if not isinstance(name, str | Path):
+            what = type(name if isinstance(files, list | tuple) else files).__name__
+            raise InputError(
+                f"load was given {'an' if what[0] in 'aei' else 'a'} {what}: give names of files, or a data "
+                "frame; arrays become episodes by Episodes.of([(states, actions)])."
+            )
+    return list(names)
 
 
 def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:
     """What the files hold, not yet checked for missing values."""
     recordings = []
-    for name in _expand([files] if isinstance(files, str | Path) else files):
+    for name in expand([files] if isinstance(files, str | Path) else files):
         if is_minari(name):
             _refuse(name, columns, ("rewards", "episode", "time"))
             recordings += read_minari(name, columns)
@@ -117,7 +133,7 @@ def _refuse(name: str, columns: Columns, options: Sequence[str]) -> None:
             raise InputError(f"{name} says itself what its episodes and rewards are: leave out {option}.")
 
 
-def _expand(names: Sequence[str | Path]) -> list[str]:
+def expand(names: Sequence[str | Path]) -> list[str]:
     """The files behind names and patterns, and the Minari datasets as they are."""
     found: list[str] = []
     for name in map(str, names):

@@ -39,12 +39,7 @@ def read_frame(frame: Frame, source: str, columns: Columns) -> list[Recording]:
 def to_frame(episodes: Episodes) -> pl.DataFrame:
     """One row per moment: its episode, its time if the step is known, states, actions and rewards; the last
     row of an episode has no action."""
-    table = table_of("a frame", episodes)
-    step, name = episodes.time_step, "time"
-    if step is None or name in table.columns:
-        return table
-    within = np.arange(len(episodes.states)) - np.repeat(episodes.state_offsets, episodes.lengths + 1)
-    return table.insert_column(1, pl.Series(name, within * step))
+    return table_of("a frame", episodes)
 
 
 def named(

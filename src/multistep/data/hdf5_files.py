@@ -16,7 +16,7 @@ from numpy import ndarray
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording, as_floats, column_names
-from multistep.errors import InputError, reason_of
+from multistep.errors import InputError, counted, reason_of
 from multistep.runs.atomic import replacing, reserve
 
 CHUNK = 100_000  # rows compared at a time
@@ -142,8 +142,8 @@ def _bounds(source: str, file: Any, num_rows: int) -> Int[ndarray, "episodes 2"]
         )
     if not long_enough.all():
         warnings.warn(
-            f"{source} has {(~long_enough).sum()} episodes of one row whose outcome was not written: they "
-            "are left out.",
+            f"{source} has {counted(int((~long_enough).sum()), 'episode')} of one row whose outcome was not "
+            "written: left out.",
             stacklevel=2,
         )
     return bounds[long_enough]

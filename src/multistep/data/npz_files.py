@@ -1,12 +1,15 @@
 """Episodes in NumPy's `.npz`: the flat arrays of `Episodes`, bit for bit."""
 
+import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
+from multistep.data.known import known_of, with_known
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError, reason_of
 from multistep.runs.atomic import replacing
@@ -22,6 +25,8 @@ def save_npz(episodes: Episodes, path: Path, *, compressed: bool = False) -> Non
     }
     if episodes.rewards is not None:
         arrays["rewards"] = episodes.rewards
+    if known := known_of(episodes):
+        arrays["known"] = np.array(json.dumps(known))
     with replacing(path) as temporary:
         write = np.savez_compressed if compressed else np.savez
         write(temporary, allow_pickle=False, **arrays)
@@ -43,7 +48,8 @@ def read_npz(path: Path, columns: Columns) -> list[Recording]:
             f"{path} has no array {', '.join(missing)} (it has {', '.join(sorted(arrays)) or 'none'}): it "
             "needs states, actions and lengths, the episodes one after the other."
         )
-    return [_recording(str(path), arrays).pick(columns.states, columns.actions)]
+    recording = with_known(_recording(str(path), arrays), _known(arrays))
+    return [recording.pick(columns.states, columns.actions)]
 
 
 def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
@@ -78,6 +84,13 @@ def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
         state_names=column_names(source, _names(arrays, "state_names"), "state", states.shape[1]),
         action_names=column_names(source, _names(arrays, "action_names"), "action", actions.shape[1]),
     )
+
+
+def _known(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    try:
+        return dict(json.loads(str(arrays["known"])))
+    except (KeyError, ValueError, TypeError):  # there is nothing, or it is another's
+        return {}
 
 
 def _names(arrays: dict[str, np.ndarray], name: str) -> list[object]:

@@ -11,6 +11,7 @@ import polars as pl
 
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
+from multistep.data.known import known_of, with_known
 from multistep.data.recording import Recording
 from multistep.data.table_recordings import as_number, recordings_of, table_of
 from multistep.errors import InputError, reason_of
@@ -26,6 +27,7 @@ def save_parquet(episodes: Episodes, path: Path) -> None:
         "actions": episodes.action_names,
         "rewards": None if episodes.rewards is None else "reward",
         "episode": "episode",
+        **known_of(episodes),
     }
     table = table_of(path, episodes)
     with replacing(path) as temporary:
@@ -61,7 +63,7 @@ def read_parquet(path: Path, columns: Columns) -> list[Recording]:
             # Ids that the file itself has given count from 0 in every file: they mean nothing outside of it.
             columns = replace(columns, episode=roles["episode"])
             return [
-                replace(r, episode_ids=())
+                with_known(replace(r, episode_ids=()), roles)
                 for r in recordings_of(str(path), pl.scan_parquet(path, glob=False), numbers, columns)
             ]
         return recordings_of(str(path), pl.scan_parquet(path, glob=False), numbers, columns)

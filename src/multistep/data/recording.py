@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 from numpy import ndarray
 
+from multistep.data.columns import amid
 from multistep.data.episodes import Episodes, default_names
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 from multistep.types import Lengths
 
 
@@ -32,11 +33,15 @@ class Recording:
     """The same for actions and rewards, where they do not stand in the same rows as the states."""
     rewards: Num[ndarray, " all_steps"] | None = None
     time_steps: Float[ndarray, " all_steps"] | None = None
-    """Seconds (or whatever the time column counts) from each state to the next."""
+    """Seconds from each state to the next."""
     num_gaps: int = 0
     """Places where a sample was missing in time, and a new episode starts."""
     episode_ids: tuple[str, ...] = ()
-    """What the file calls its episodes, if it does."""
+    """What the file calls each of its episodes, if it does; the pieces of one have the same id."""
+    numbers: Lengths | None = None
+    """Which episode of the file each is, or is a piece of; none: each is a whole one."""
+    labels: tuple[str, ...] = ()
+    """Where the file itself says that each comes from, if it does."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Of states and actions by their names, where the file gives them."""
 
@@ -47,6 +52,14 @@ class Recording:
     @property
     def state_offsets(self) -> Lengths:
         return self.action_offsets + np.arange(len(self.lengths))
+
+    @property
+    def own_numbers(self) -> Lengths:
+        return np.arange(len(self.lengths)) if self.numbers is None else self.numbers
+
+    def name_of(self, number: int) -> str:
+        """What the file calls an episode, or which one of it it is, counted from 0."""
+        return self.episode_ids[number] if self.episode_ids else str(self.own_numbers[number])
 
     def pick(self, states: Sequence[str], actions: Sequence[str]) -> "Recording":
         """The same with these columns only, in this order; all of them where none are named."""
@@ -75,14 +88,16 @@ def cut_at_missing(recording: Recording) -> Recording:
     each."""
     pieces = [piece for episode in range(len(recording.lengths)) for piece in _pieces(recording, episode)]
     if not pieces:
-        raise InputError(f"Every step of {recording.source} lacks a value: there is nothing to learn from.")
+        raise InputError(
+            f"Every step of {amid(recording.source)} lacks a value: there is nothing to learn from."
+        )
     episodes, firsts, lengths = np.array(pieces).T
     if lengths.sum() == len(recording.actions):
         return recording
     warnings.warn(
         f"{recording.source} lacks values in {len(recording.actions) - lengths.sum()} of "
-        f"{len(recording.actions)} steps: its "
-        f"{len(recording.lengths)} episodes are cut there into {len(lengths)}.",
+        f"{len(recording.actions)} steps: its {counted(len(recording.lengths), 'episode')} "
+        f"{'is' if len(recording.lengths) == 1 else 'are'} cut there into {len(lengths)}.",
         stacklevel=2,
     )
     states = _ranges(recording.state_offsets[episodes] + firsts, lengths + 1)
@@ -97,6 +112,9 @@ def cut_at_missing(recording: Recording) -> Recording:
         first_action_rows=None if action_rows is None else action_rows[episodes] + firsts,
         rewards=None if recording.rewards is None else recording.rewards[steps],
         time_steps=None if recording.time_steps is None else recording.time_steps[steps],
+        episode_ids=tuple(recording.episode_ids[episode] for episode in episodes if recording.episode_ids),
+        numbers=recording.own_numbers[episodes],
+        labels=tuple(recording.labels[episode] for episode in episodes if recording.labels),
     )
 
 
@@ -115,7 +133,7 @@ def as_episodes(recordings: Sequence[Recording]) -> Episodes:
         if first.rewards is None
         else _joined([r.rewards for r in recordings if r.rewards is not None]),
         time_step=_time_step(recordings),
-        units=dict(first.units),
+        units={name: unit for recording in recordings for name, unit in recording.units.items()},
         origins=tuple(origin for recording in recordings for origin in _origins(recording)),
     )
 
@@ -127,16 +145,20 @@ def _time_step(recordings: Sequence[Recording]) -> float | None:
 
 
 def _origins(recording: Recording) -> list[str]:
-    """The file of each episode, and which one it is if there are several."""
-    count = len(recording.lengths)
-    if count == 1:
-        return [recording.source]
-    ids = recording.episode_ids if len(recording.episode_ids) == count else range(count)
-    return [f"{recording.source}, episode {name}" for name in ids]
+    """The file of each episode, which one of several it is, and where a later piece of it starts."""
+    numbers = recording.own_numbers.tolist()
+    is_one, seen, origins = len(set(numbers)) == 1, set(), []
+    for place, number in enumerate(numbers):
+        origin = recording.source if is_one else f"{recording.source}, episode {recording.name_of(place)}"
+        origin = recording.labels[place] if recording.labels else origin
+        origins.append(f"{origin}, from row {recording.first_rows[place]}" if number in seen else origin)
+        seen.add(number)
+    return origins
 
 
 def check_alike(recordings: Sequence[Recording]) -> None:
-    """Raise an `InputError` unless the recordings have the same columns and no episode in common."""
+    """Raise an `InputError` unless the recordings have the same columns in the same units, and no episode in
+    common."""
     first = recordings[0]
     for recording in recordings:
         if (recording.state_names, recording.action_names) != (first.state_names, first.action_names):
@@ -149,7 +171,7 @@ def check_alike(recordings: Sequence[Recording]) -> None:
                 f"Only one of {first.source} and {recording.source} has rewards: load them apart."
             )
     _check_ids(recordings)
-    _note_different_time_steps(recordings)
+    check_same_units([(recording.source, recording.units) for recording in recordings])
 
 
 def as_floats(source: str, what: str, values: ndarray, dimensions: int) -> ndarray:
@@ -215,10 +237,32 @@ def _check_numbers(recording: Recording) -> None:
         )
         place = (recording.first_rows if what == "state" else action_rows)[episode] + row - offsets[episode]
         raise InputError(
-            f"{recording.source}, row {place} (episode {episode}): the {what} {names[column]} is empty, NaN "
-            f"or infinite, as are {missing.sum()} values of its {what}s in all: repair them, or have the "
-            "episodes cut there (--missing cut)."
+            f"{recording.source}, row {place} (episode {recording.name_of(episode)}): the {what} "
+            f"{names[column]} is empty, NaN or infinite, as {_in_all(int(missing.sum()), what)}: repair "
+            f"{'it' if missing.sum() == 1 else 'them'}, or have the episodes cut there (--missing cut)."
         )
+
+
+def _in_all(missing: int, what: str) -> str:
+    return f"no other value of its {what}s is" if missing == 1 else f"are {missing} of its {what}s in all"
+
+
+def check_same_units(units: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+    """Raise an `InputError` if a column has one unit here and another there.
+
+    **Arguments:**
+
+    - `units`: of columns by their names, where they are known, each with the place that says so.
+    """
+    known: dict[str, tuple[str, str]] = {}
+    for place, own in units:
+        for name, unit in own.items():
+            other, theirs = known.setdefault(name, (place, unit))
+            if unit != theirs:
+                raise InputError(
+                    f"{name} is in {theirs} in {other} but in {unit} in {place}: convert one of them, or use "
+                    "them apart."
+                )
 
 
 def _check_ids(recordings: Sequence[Recording]) -> None:
@@ -230,19 +274,6 @@ def _check_ids(recordings: Sequence[Recording]) -> None:
                     f"Episode {name} is in {owner[name]} and in {recording.source}: give each an id of its "
                     "own, or leave out the episode column if each file is one episode."
                 )
-
-
-def _note_different_time_steps(recordings: Sequence[Recording]) -> None:
-    usual = [
-        float(np.median(r.time_steps)) for r in recordings if r.time_steps is not None and len(r.time_steps)
-    ]
-    if usual and max(usual) > 1.1 * min(usual):
-        shortest, longest = recordings[int(np.argmin(usual))].source, recordings[int(np.argmax(usual))].source
-        warnings.warn(
-            f"The usual time step is {min(usual):.4g} in {shortest} but {max(usual):.4g} in {longest}: one "
-            "model of one step cannot be right for both; resample them or load them apart.",
-            stacklevel=2,
-        )
 
 
 def _joined(arrays: Sequence[ndarray]) -> ndarray:

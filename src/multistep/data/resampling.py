@@ -22,9 +22,12 @@ def is_same_step(one: float | None, other: float | None) -> bool:
 
 
 def way_to_step(own: float, wanted: float) -> str:
-    """The option that makes samples so far apart of those with their own step."""
+    """The option that makes samples so far apart of those with their own step; none where they would be made
+    up."""
     times = wanted / own
     is_whole = times > 1 and abs(times - round(times)) < SAME_STEP
+    if times < FINEST:
+        return ""
     return f"--every {round(times)}" if is_whole else f"--resample {wanted:g}"
 
 
@@ -42,7 +45,7 @@ def resample(recording: Recording, step: float) -> Recording:
     **Arguments:**
 
     - `recording`: with a time column; where samples are missing a new episode has started already.
-    - `step`: the time from one sample to the next, in the unit of the time column.
+    - `step`: the seconds from one sample to the next.
     """
     if not step > 0:
         raise InputError(f"A time step of {step:g} cannot be resampled to: give a number above 0.")
@@ -97,7 +100,7 @@ def _sampled(recording: Recording, places: Sequence[Num[ndarray, " _"]], doing: 
         if recording.time_steps is not None:
             own_times = np.concatenate([[0.0], np.cumsum(_of_episode(recording, number))])
             steps.append(np.diff(np.interp(own, np.arange(len(own_times)), own_times)))
-    ids = recording.episode_ids
+    ids, labels = recording.episode_ids, recording.labels
     dtype = recording.states.dtype
     return replace(
         recording,
@@ -108,7 +111,9 @@ def _sampled(recording: Recording, places: Sequence[Num[ndarray, " _"]], doing: 
         first_action_rows=None if recording.first_action_rows is None else recording.first_action_rows[kept],
         rewards=None if recording.rewards is None else np.concatenate(rewards),
         time_steps=None if recording.time_steps is None else np.concatenate(steps),
-        episode_ids=tuple(ids[number] for number in kept) if len(ids) == len(places) else ids,
+        episode_ids=tuple(ids[number] for number in kept if ids),
+        numbers=recording.own_numbers[kept],
+        labels=tuple(labels[number] for number in kept if labels),
     )
 
 

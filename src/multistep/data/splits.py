@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from multistep.data.episodes import Episodes, cut
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 from multistep.types import Key
 
 PIECES = 10
@@ -60,8 +60,8 @@ def _counts(parts: Sequence[float | int], num_episodes: int) -> list[int]:
         raise InputError(f"The parts of a split are {tuple(parts)}: each must be more than 0.")
     if num_episodes < len(parts):
         raise InputError(
-            f"{num_episodes} episodes cannot be split into {len(parts)} parts of whole episodes: give more "
-            "episodes, or cut long recordings into shorter ones (--cut STEPS)."
+            f"{counted(num_episodes, 'episode')} cannot be split into {len(parts)} parts of whole episodes: "
+            "give more episodes, or cut long recordings into shorter ones (--cut STEPS)."
         )
     if all(float(part).is_integer() for part in parts) and sum(parts) == num_episodes:
         return [int(part) for part in parts]

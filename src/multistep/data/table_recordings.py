@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
@@ -10,12 +11,14 @@ import polars as pl
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from multistep.data.columns import Columns, Experiment, experiments, with_units
+from multistep.data.columns import Columns, Experiment, amid, experiments, seconds_in, with_units
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 
 GAP = 1.5  # a step this many times as long as the usual one has lost a sample
+
+TIME = "time"
 
 # Groups of columns by name, as numbers with NaN where they are empty: an array of some rows for each group,
 # with the number of the first row.
@@ -33,18 +36,15 @@ def recordings_of(
         if column not in available:
             raise InputError(f"{source} has no column {column}; it has {', '.join(available)}.")
     ids = None if columns.episode is None else table.select(columns.episode).collect()[:, 0]
-    times = (
-        None
-        if columns.time is None
-        else np.concatenate([rows[:, 0] for _, (rows,) in numbers([[columns.time]])])
-    )
+    times = None if columns.time is None else _times(table, numbers, columns.time)
+    second = 1.0 if columns.time is None else seconds_in(columns.time)
     recordings = []
     for experiment in chosen:
         height = _used_height(source, table, experiment.own)
         bounds = _episode_bounds(source, ids, height)
-        num_gaps = 0
+        num_gaps, numbers_of_pieces = 0, np.arange(len(bounds))
         if times is not None:
-            bounds, num_gaps = _without_gaps(source, str(columns.time), times, bounds)
+            bounds, numbers_of_pieces, num_gaps = _without_gaps(source, str(columns.time), times, bounds)
         states, actions, rewards = _gather(numbers, experiment, bounds)
         recordings.append(
             Recording(
@@ -58,23 +58,28 @@ def recordings_of(
                 action_names=action_names,
                 num_gaps=num_gaps,
                 units=units,
-                episode_ids=()
-                if ids is None
-                else tuple(dict.fromkeys(map(str, ids.head(height).gather(bounds[:, 0].tolist())))),
+                episode_ids=() if ids is None else tuple(map(str, ids.gather(bounds[:, 0].tolist()))),
+                numbers=numbers_of_pieces,
                 time_steps=None
                 if times is None
-                else np.concatenate([np.diff(times[start:end]) for start, end in bounds]),
+                else second * np.concatenate([np.diff(times[start:end]) for start, end in bounds]),
             )
         )
     return recordings
 
 
 def table_of(path: object, episodes: Episodes) -> pl.DataFrame:
-    """All episodes in one table with a column `episode`; the last row of each has no action and no reward."""
+    """All episodes in one table with a column `episode`, and one of the time if the step is known; the last
+    row of each has no action and no reward."""
     last_rows = (episodes.state_offsets + episodes.lengths).tolist()
     within = np.ones(len(episodes.states), bool)
     within[last_rows] = False
     columns = [pl.Series("episode", np.repeat(np.arange(len(episodes)), episodes.lengths + 1))]
+    step = episodes.time_step
+    if step is not None and TIME not in (*episodes.state_names, *episodes.action_names):
+        moments = np.arange(len(episodes.states)) - np.repeat(episodes.state_offsets, episodes.lengths + 1)
+        digits = 9 - int(np.floor(np.log10(step)))  # rounding of the product is no part of the time
+        columns.append(pl.Series(TIME, np.round(moments * step, digits)))
     columns += [
         pl.Series(name, values) for name, values in zip(episodes.state_names, episodes.states.T, strict=True)
     ]
@@ -104,6 +109,29 @@ def as_number(source: str, name: str, schema: Mapping[str, Any]) -> pl.Expr:
     raise InputError(f"{source}, column {name} is of type {kind}, not numbers: convert it or leave it out.")
 
 
+def seconds_of(text: pl.Series) -> ndarray | None:
+    """Dates and times as seconds since the first of them, or none if one is neither; without a zone they are
+    all in the same."""
+    try:
+        times = [datetime.fromisoformat(cell) for cell in text.to_list()]
+        since = [(time - times[0]).total_seconds() for time in times]
+    except (TypeError, ValueError, IndexError):
+        return None
+    return np.array(since)
+
+
+def _times(table: pl.LazyFrame, numbers: ReadColumns, name: str) -> Float[ndarray, " rows"]:
+    """The column as numbers; where it is text that is none, as dates and times."""
+    try:
+        return np.concatenate([rows[:, 0] for _, (rows,) in numbers([[name]])])
+    except InputError:
+        text = table.select(name).collect()[:, 0]
+        seconds = seconds_of(text) if text.dtype == pl.String else None
+        if seconds is None:
+            raise
+        return seconds
+
+
 def _used_height(source: str, table: pl.LazyFrame, columns: Sequence[str]) -> int:
     """Rows up to the last one with a value: an empty line at the end, or the rest of a longer experiment
     beside, is none."""
@@ -115,7 +143,9 @@ def _used_height(source: str, table: pl.LazyFrame, columns: Sequence[str]) -> in
         return height
     filled = table.select((~empty).arg_true()).collect()[:, 0]
     if len(filled) == 0:
-        raise InputError(f"The columns {', '.join(columns)} of {source} are empty: it holds no episode.")
+        raise InputError(
+            f"The columns {', '.join(columns)} of {amid(source)} are empty: it holds no episode."
+        )
     return int(filled[-1]) + 1
 
 
@@ -158,36 +188,48 @@ def _episode_bounds(source: str, ids: pl.Series | None, height: int) -> Int[ndar
 
 def _without_gaps(
     source: str, name: str, times: Float[ndarray, " rows"], bounds: Int[ndarray, "episodes 2"]
-) -> tuple[Int[ndarray, "pieces 2"], int]:
-    """The episodes cut where a sample is missing, and in how many places; pieces of one row have no step and
-    are left out."""
+) -> tuple[Int[ndarray, "pieces 2"], Int[ndarray, " pieces"], int]:
+    """The episodes cut where a sample is missing, which one each piece is of, and in how many places; pieces
+    of one row have no step and are left out."""
     steps = [np.diff(times[start:end]) for start, end in bounds]
     for (start, _), step in zip(bounds, steps, strict=True):
         wrong = np.flatnonzero(~(step > 0))
         if len(wrong):
-            row = start + wrong[0] + 2
-            raise InputError(
-                f"{source}, row {row}: the time {name} is {times[row - 1]:.17g} after {times[row - 2]:.17g}; "
-                "it must increase "
-                "within an episode: sort the rows, or name the column that tells the episodes apart."
-            )
+            raise InputError(_not_increasing(source, name, times, int(start + wrong[0] + 1)))
     usual = float(np.median(np.concatenate(steps)))
-    pieces, gaps = [], []
-    for (start, end), step in zip(bounds, steps, strict=True):
+    pieces, numbers, gaps = [], [], []
+    for number, ((start, end), step) in enumerate(zip(bounds, steps, strict=True)):
         after = start + np.flatnonzero(step > GAP * usual) + 1
         gaps += after.tolist()
         edges = [start, *after, end]
-        pieces += [pair for pair in pairwise(edges) if pair[1] - pair[0] > 1]
+        long_enough = [pair for pair in pairwise(edges) if pair[1] - pair[0] > 1]
+        pieces += long_enough
+        numbers += [number] * len(long_enough)
     if gaps:
         first = times[gaps[0]] - times[gaps[0] - 1]
         warnings.warn(
-            f"{source} has {len(gaps)} gaps in time, the first before row {gaps[0] + 1} ({first:.4g} "
-            f"instead of {usual:.4g}): a new episode starts after each.",
+            f"{source} has {counted(len(gaps), 'gap')} in time, the first before row {gaps[0] + 1} "
+            f"({first:.4g} instead of {usual:.4g}): a new episode starts after each.",
             stacklevel=2,
         )
     if not pieces:
         raise InputError(f"{source} has a gap in its time {name} after every row: it holds no episode.")
-    return np.array(pieces), len(gaps)
+    return np.array(pieces), np.array(numbers), len(gaps)
+
+
+def _not_increasing(source: str, name: str, times: Float[ndarray, " rows"], at: int) -> str:
+    """What is wrong with the time in this row, counted from 0, or in the one before."""
+    before, here = float(times[at - 1]), float(times[at])
+    if np.isnan(here) or np.isnan(before):
+        row = at + 1 if np.isnan(here) else at
+        return f"{source}, row {row}: the time {name} is empty; give every row its time, or remove the row."
+    words = f"twice the same ({here:.6g})" if here == before else f"{here:.6g} after {before:.6g}"
+    if f"{here:.6g}" == f"{before:.6g}" and here != before:  # as numbers since 1970 have it
+        words = f"{before - here:.6g} before that of the row above"
+    return (
+        f"{source}, row {at + 1}: the time {name} is {words}; it must increase within an episode: sort the "
+        "rows, or name the column that tells the episodes apart."
+    )
 
 
 def _gather(

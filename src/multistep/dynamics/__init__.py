@@ -24,6 +24,8 @@ from multistep.dynamics.memory import Lags as Lags
 from multistep.dynamics.memory import NoMemory as NoMemory
 from multistep.dynamics.model import MemoryModel as MemoryModel
 from multistep.dynamics.model import Model as Model
+from multistep.dynamics.model import check_time_step as check_time_step
+from multistep.dynamics.model import check_units as check_units
 from multistep.dynamics.model import in_units as in_units
 from multistep.dynamics.model_files import ARCHITECTURES as ARCHITECTURES
 from multistep.dynamics.model_files import load_model as load_model

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from multistep.data import Episodes, Past, Windows, default_names
 from multistep.dynamics.normaliser import Normaliser, fit_normaliser
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 from multistep.types import Action, Actions, Key, State
 
 Memory = Any
@@ -169,8 +169,9 @@ def check_names(
     ):
         if len(expected) != len(have):
             raise InputError(
-                f"The model has {len(expected)} {what} dimensions ({', '.join(expected)}), {whose} "
-                f"{len(have)} ({', '.join(have)}): give what has the columns that the model was trained on."
+                f"The model has {counted(len(expected), f'{what} dimension')} ({', '.join(expected)}), "
+                f"{whose} {len(have)} ({', '.join(have)}): give what has the columns that the model was "
+                "trained on."
             )
         if expected != have and sorted(expected) == sorted(have):
             raise InputError(

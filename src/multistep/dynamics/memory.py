@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 from multistep.dynamics.base import AbstractArchitecture
 from multistep.dynamics.hidden import HiddenConfig
@@ -9,7 +11,7 @@ from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.limited import LimitedConfig
 from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.shallow import ShallowConfig
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 
 
 class AbstractMemory(ABC):
@@ -23,6 +25,10 @@ class AbstractMemory(ABC):
     @abstractmethod
     def around(self, network: AbstractArchitecture) -> AbstractArchitecture:
         """The architecture with this memory, in which `network` predicts the next step."""
+
+    def check_sizes(self, state_size: int, action_size: int) -> None:
+        """Raise an `InputError` if there can be no such memory of so many outputs and inputs."""
+        return
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,10 @@ class Lags(AbstractMemory):
     """Outputs; 1 is no memory."""
 
     def __post_init__(self) -> None:
-        if self.count < 1:
-            raise InputError(f"{self.count} lags: give the number of outputs to remember, 1 or more.")
+        if not _is_count(self.count):
+            raise InputError(
+                f"{self.count!r} lags: give the number of outputs to remember, 1 or more, and whole."
+            )
 
     @property
     def num_past(self) -> int:
@@ -68,6 +76,13 @@ class HiddenState(AbstractMemory):
     lags: int = 10
     """Outputs that it is read from at the start."""
 
+    def __post_init__(self) -> None:
+        if not (_is_count(self.size) and _is_count(self.lags)):
+            raise InputError(
+                f"A hidden state of {self.size!r} numbers, read from {self.lags!r} outputs: both must be "
+                "whole and 1 or more."
+            )
+
     @property
     def num_past(self) -> int:
         return self.lags
@@ -79,6 +94,19 @@ class HiddenState(AbstractMemory):
         ):  # for second-order descent, which knows each weight of few
             return HiddenConfig(self.size, self.lags, network, encoder_size=0)
         return HiddenConfig(self.size, self.lags, network)
+
+    def check_sizes(self, state_size: int, action_size: int) -> None:
+        read = self.lags * state_size + (self.lags - 1) * action_size
+        if self.size > read:
+            raise InputError(
+                f"A hidden state of {self.size} numbers cannot be read from a past of "
+                f"{counted(read, 'number')} ({counted(self.lags, 'sample')}): ask for more lags, or for a "
+                "smaller state."
+            )
+
+
+def _is_count(number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= 1
 
 
 def _check(network: AbstractArchitecture) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from multistep.data import Past
+from multistep.data import Episodes, Past, is_same_step
 from multistep.data.frames import as_pandas, named
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import forecast
@@ -102,7 +102,9 @@ class MemoryModel(AbstractDynamics):
         deviation = None if deviation is None else deviation * self.normaliser.state_deviation
         return Prediction(self.normaliser.restore_state(mean), deviation, noted)
 
-    def rollout(self, past_states: ArrayLike, past_actions: ArrayLike, actions: ArrayLike) -> States:
+    def rollout(
+        self, past_states: ArrayLike, past_actions: ArrayLike, actions: ArrayLike | None = None
+    ) -> States:
         """The states after each of the actions.
 
         **Arguments:**
@@ -111,6 +113,11 @@ class MemoryModel(AbstractDynamics):
         - `past_actions`: the actions between them, one fewer.
         - `actions`: those that follow.
         """
+        if actions is None:  # as one calls a model of one state
+            raise InputError(
+                f"The model starts from {self.num_past} states and the {self.num_past - 1} actions between "
+                "them: call rollout(past_states, past_actions, actions)."
+            )
         past = Past(jnp.asarray(past_states, float), jnp.asarray(past_actions, float))
         return _rollout(self, past, jnp.asarray(actions, float))
 
@@ -141,6 +148,28 @@ def in_units(
     if isinstance(learned, AbstractModel):
         return Model(learned, normaliser, *known)
     return MemoryModel(learned, normaliser, *known)
+
+
+def check_units(dynamics: AbstractDynamics, units: Mapping[str, str]) -> None:
+    """Raise an `InputError` if the model and the data both know the unit of a column, and differ in it."""
+    own = dict(dynamics.units) if isinstance(dynamics, Model | MemoryModel) else {}
+    for name in own:
+        if own[name] != units.get(name, own[name]):
+            raise InputError(
+                f"The model has {name} in {own[name]}, the data in {units[name]}: convert the data to "
+                f"{own[name]}, or correct the unit in their header."
+            )
+
+
+def check_time_step(dynamics: AbstractDynamics, episodes: Episodes) -> None:
+    """Raise an `InputError` if the time steps of the model and of the episodes are both known and differ."""
+    own = dynamics.time_step if isinstance(dynamics, Model | MemoryModel) else None
+    if own is None or episodes.time_step is None or is_same_step(own, episodes.time_step):
+        return
+    raise InputError(
+        f"The model's step is {own:g}, the episodes have a sample every {episodes.time_step:g}: give "
+        "episodes with the model's step, or a model that was fitted to theirs."
+    )
 
 
 def _frame_of(model: Model | MemoryModel, states: ArrayLike) -> Any:

@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from multistep.data import Episodes, Past, Windows, is_same_step
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, Memory, Prediction, check_names
-from multistep.dynamics.model import MemoryModel, Model
+from multistep.dynamics.model import MemoryModel, Model, check_units
 from multistep.dynamics.model_files import load_model
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
@@ -41,6 +41,7 @@ class Saved(AbstractArchitecture):
         """The same, if the episodes have the columns, the time step and the angles that it was trained on."""
         model = self.model
         check_names(model, episodes.state_names, episodes.action_names)
+        check_units(model, episodes.units)
         own, other = model.time_step, episodes.time_step
         if not is_same_step(own, other):
             raise InputError(

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from multistep.data import Episodes, count_windows
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +31,8 @@ class Scores:
     num_rollouts: Int[ndarray, " horizon"]
     """Number of sub-trajectories of each length."""
     state_names: tuple[str, ...]
+    rmse: Float[ndarray, "horizon state"] | None = None
+    """Root of the mean squared error in the units of the states; infinite where a rollout diverged."""
 
     @property
     def horizon(self) -> int:
@@ -85,7 +87,9 @@ def scores_of(
     with np.errstate(divide="ignore", invalid="ignore"):
         r2 = np.where(finite, 1 - sums.squared / spread, -np.inf)
     r2[spread == 0] = np.nan
-    return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names)
+    with np.errstate(invalid="ignore"):
+        rmse = np.where(finite, unit * np.sqrt(sums.squared / num_rollouts[:, None]), np.inf)
+    return Scores(r2, sums.diverged / num_rollouts, num_rollouts, episodes.state_names, rmse)
 
 
 def spread_of(
@@ -133,9 +137,10 @@ def check_horizon(episodes: Episodes, horizon: int, num_past: int = 1) -> None:
     if horizon > longest:
         past = f" after {num_past} states to start from" if num_past > 1 else ""
         raise InputError(
-            f"Rollouts of {horizon} steps{past} cannot be scored on these {len(episodes)} episodes of up to "
-            f"{episodes.lengths.max()} steps, which have two or more sub-trajectories of at most {longest} "
-            "steps: choose a shorter horizon."
+            f"Rollouts of {counted(horizon, 'step')}{past} cannot be scored on "
+            f"{counted(len(episodes), 'episode')} of up to {counted(int(episodes.lengths.max()), 'step')}, "
+            f"with two or more sub-trajectories of at most {counted(longest, 'step')}: choose a shorter "
+            "horizon."
         )
 
 

@@ -7,8 +7,8 @@ from multistep.runs.row_log import Row
 
 
 def score_rows(name: str, scores: Scores) -> list[Row]:
-    """One row per horizon: R2 averaged and of each dimension, rollouts and the share of them that
-    diverged."""
+    """One row per horizon: R2 averaged and of each dimension, rollouts and the share of them that diverged,
+    and the error of each dimension in its unit."""
     return [
         {
             "model": name,
@@ -20,9 +20,17 @@ def score_rows(name: str, scores: Scores) -> list[Row]:
                 f"r2_{state}": float(value)
                 for state, value in zip(scores.state_names, scores.per_dimension[horizon], strict=True)
             },
+            **_errors(scores, horizon),
         }
         for horizon in range(scores.horizon)
     ]
+
+
+def _errors(scores: Scores, horizon: int) -> Row:
+    if scores.rmse is None:
+        return {}
+    pairs = zip(scores.state_names, scores.rmse[horizon].tolist(), strict=True)
+    return {f"rmse_{state}": error for state, error in pairs}
 
 
 def score_summary(scores: Scores) -> dict[str, Any]:

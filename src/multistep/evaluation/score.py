@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from numpy import ndarray
 
 from multistep.data import Episodes, Past, unit_of
-from multistep.dynamics import AbstractDynamics, check_names, forecast
+from multistep.dynamics import AbstractDynamics, check_names, check_time_step, check_units, forecast
 from multistep.evaluation.intervals import mean_interval
 from multistep.evaluation.r2 import (
     ErrorSums,
@@ -42,6 +42,8 @@ def score(model: AbstractDynamics, episodes: Episodes, *, horizon: int) -> Score
     """
     check_horizon(episodes, horizon, model.num_past)
     check_names(model, episodes.state_names, episodes.action_names)
+    check_units(model, episodes.units)
+    check_time_step(model, episodes)
     unit = unit_of(episodes.states)  # R2 does not depend on it, overflow does
     chunks = _chunks(_rollout_starts(episodes, model.num_past))
     sums = _sum_errors(model, episodes, chunks, unit, horizon)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from multistep.errors import counted
 from multistep.report.drawing import COLOURS, figure_file, read_rows
 from multistep.tasks import TASKS
 from multistep.tasks.pictures import draw_frames
@@ -41,8 +42,8 @@ def evaluate_sentence(summary: dict[str, Any]) -> str:
         else f" (95 % interval {summary['return_low']:.1f} to {summary['return_high']:.1f})"
     )
     return (
-        f"Mean return {summary['return_mean']:.1f}{interval} over {summary['episodes']} episodes of "
-        f"{summary['task']}{noise}; {1000 * summary['seconds_per_step']:.0f} ms per step."
+        f"Mean return {summary['return_mean']:.1f}{interval} over {counted(summary['episodes'], 'episode')} "
+        f"of {summary['task']}{noise}; {1000 * summary['seconds_per_step']:.0f} ms per step."
     )
 
 

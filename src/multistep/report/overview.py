@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import polars as pl
 
+from multistep.errors import counted
 from multistep.report.sentences import read_column_rows
 from multistep.runs.atomic import replacing
 
@@ -22,6 +23,9 @@ def draw_overview(out: Path) -> Path:
     columns = read_column_rows(out).filter(pl.col("kind") != "reward")
     episodes = pl.read_csv(out / "episodes.csv", infer_schema_length=None, glob=False)
     trajectories = pl.read_csv(out / "trajectories.csv", infer_schema_length=None, glob=False)
+    if "unit" in columns.columns:
+        unit = pl.format(" [{}]", "unit").fill_null("")
+        columns = columns.with_columns(pl.col("name") + unit)
     # A dollar sign would start a formula.
     columns = columns.with_columns(pl.col("name").str.replace_all("$", r"\$", literal=True))
     shown = columns["name"].to_list()[:MOST_PANELS]
@@ -54,7 +58,7 @@ def _draw_returns(axes: Any, episodes: pl.DataFrame) -> None:
         values, np.full(len(values), -0.03), "|", color="black", alpha=0.4, transform=below, clip_on=False
     )
     axes.set(xlabel=f"{what} of an episode", ylabel="episodes")
-    axes.set_title(f"{len(values)} episodes, mean {what} {values.mean():.4g}", fontsize=10)
+    axes.set_title(f"{counted(len(values), 'episode')}, mean {what} {values.mean():.4g}", fontsize=10)
 
 
 def _draw_ranges(axes: Any, columns: pl.DataFrame) -> None:

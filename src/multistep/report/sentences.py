@@ -2,18 +2,17 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE
-from rich.markup import escape
 from rich.table import Column, Table
 
 from multistep.data.angles import remark_on
+from multistep.errors import counted
 
-UNEVEN = 0.1  # time steps that differ by more than this share of the usual one are worth a remark
 WORSE = 1.1  # so many times the variance left unexplained is worth a remark
 NO_MEMORY = "no memory"
 NAMES = {
@@ -41,11 +40,9 @@ def model_sentence(summary: dict[str, Any]) -> str:
     """How right one model is, in one sentence."""
     model = summary["model"]
     last = _last_horizon(model)
-    sentence = (
-        f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead and "
-        f"{_percent(model[f'r2bar_{last}'])}"
-    )
-    sentence += f" on average over the next {last} steps"
+    sentence = f"The model explains {_percent(model['r2bar_1'])} of the variance one step ahead"
+    if last > 1:
+        sentence = f"{sentence} and {_percent(model[f'r2bar_{last}'])} on average over the next {last} steps"
     if model.get("outcome", "finished") != "finished":
         sentence += f" (the fit {model['outcome']} after {model['epochs']} epochs)"
     if model["diverged"] > 0:
@@ -121,33 +118,40 @@ def free_run_table(summary: dict[str, Any]) -> Table:
     """Errors of free runs of each output, in its unit and relative to its deviation."""
     own, linear = summary["free_run"], summary.get("free_run_linear")
     records = "one record" if own["records"] == 1 else f"{own['records']} records"
-    samples = "sample" if own["num_past"] == 1 else "samples"
-    title = f"free run over {records}, from the first {own['num_past']} {samples}"
+    samples = "sample" if own["num_past"] == 1 else f"{own['num_past']} samples"
+    title = f"free run over {records}, from the first {samples}"
     beside = ["RMSE, linear"] if linear else []
     table = Table("output", "RMSE", "of deviation", "fit", *beside, title=title, title_justify="left")
     for name, rmse in own["rmse"].items():
         share = float(own["nrmse"][name])
         relative = ["", ""] if math.isnan(share) else [f"{share:.3g}", f"{100 * (1 - share):.1f} %"]
-        unit = own.get("units", {}).get(name)
-        title = f"{name} [{unit}]" if unit else name
-        table.add_row(
-            escape(title), _error(rmse), *relative, *([_error(linear["rmse"][name])] if linear else [])
-        )
+        title = with_unit(name, own.get("units", {}).get(name))
+        table.add_row(title, _error(rmse), *relative, *([_error(linear["rmse"][name])] if linear else []))
     return table
 
 
-def records_table(out: Path, most: int = 5) -> Table:
+def records_table(out: Path, units: Mapping[str, str], most: int = 5) -> Table:
     """The records that the model simulates worst, from `out/free_runs.csv`."""
     rows = pl.read_csv(out / "free_runs.csv", glob=False)
     outputs = [name for name in rows.columns if name.startswith("rmse_")][:4]
-    titles = [f"RMSE {name.removeprefix('rmse_')}" for name in outputs]
-    table = Table(Column("worst records", overflow="fold"), "steps", "of deviation", *titles)
+    names = [name.removeprefix("rmse_") for name in outputs]
+    titles = [f"RMSE {with_unit(name, units.get(name))}" for name in names]
+    # Older rows do not tell seconds.
+    is_timed = "seconds" in rows.columns and rows["seconds"].null_count() == 0
+    steps = ["steps", "seconds"] if is_timed else ["steps"]
+    table = Table(Column("worst records", overflow="fold"), *steps, "of deviation", *titles)
     for row in rows.head(most).iter_rows(named=True):
         relative = _error(row["error_of_deviation"])
-        table.add_row(row["record"], str(row["steps"]), relative, *(_error(row[name]) for name in outputs))
+        length = [f"{row[name]:.4g}" if name == "seconds" else str(row[name]) for name in steps]
+        table.add_row(row["record"], *length, relative, *(_error(row[name]) for name in outputs))
     if len(rows) > most:
         table.caption = f"all {len(rows)} are in {out / 'free_runs.csv'}"
     return table
+
+
+def with_unit(name: str, unit: str | None) -> str:
+    """The name of a column, and its unit in brackets where it is known."""
+    return f"{name} [{unit}]" if unit else name
 
 
 def _error(value: Any) -> str:
@@ -219,26 +223,28 @@ def _option(config: dict[str, Any], name: str) -> Any:
 def inspect_sentence(summary: dict[str, Any]) -> str:
     """How much data there is, in one sentence."""
     shortest, longest = summary["shortest"], summary["longest"]
-    lengths = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
+    lengths = counted(longest, "step")
+    lengths = lengths if shortest == longest else f"{shortest} to {lengths}"
     files = "one file" if summary["files"] == 1 else f"{summary['files']} files"
     sentence = (
-        f"{summary['episodes']} episodes of {lengths} steps in {files}, {summary['steps']} steps in all"
+        f"{counted(summary['episodes'], 'episode')} of {lengths} in {files}, "
+        f"{counted(summary['steps'], 'step')} in all"
     )
     if summary["return_mean"] is not None:
         sentence += f"; returns {summary['return_mean']:.4g} +- {summary['return_deviation']:.4g}"
     if summary["time"] is not None:
-        time = summary["time"]
-        sentence += (
-            f"; time step {time['usual_step']:.4g} ({time['shortest_step']:.4g} to "
-            f"{time['longest_step']:.4g}), "
-        )
-        sentence += f"{time['gaps']} gaps"
-        if time["longest_step"] - time["shortest_step"] > UNEVEN * time["usual_step"]:
-            sentence += ", uneven: a model of one step needs samples at equal times, so resample them first"
-    sentence += (
-        f"; {summary['missing']} values are missing" if summary["missing"] else "; no value is missing"
-    )
+        sentence += f"; {_about_steps(summary['time'])}"
+    missing = summary["missing"]
+    are = "is" if missing == 1 else "are"
+    sentence += f"; {counted(missing, 'value')} {are} missing" if missing else "; no value is missing"
     return " ".join([sentence + ".", *map(remark_on, summary["wrapped_angles"])])
+
+
+def _about_steps(time: Mapping[str, Any]) -> str:
+    """The time step, how far it varies, and in how many places a sample is missing."""
+    usual, shortest, longest = (f"{time[f'{name}_step']:.4g}" for name in ("usual", "shortest", "longest"))
+    varies = "" if shortest == longest else f" ({shortest} to {longest})"
+    return f"time step {usual} s{varies}, {counted(time['gaps'], 'gap')}"
 
 
 def inspect_table(out: Path) -> Table:
@@ -251,13 +257,15 @@ def inspect_table(out: Path) -> Table:
         noise = row["noise_of_range"]
         noise = "" if noise is None or math.isnan(noise) else f"{noise:.2%}"
         numbers = [f"{row[name]:.4g}" for name in ("lowest", "highest", "mean")]
-        table.add_row(row["kind"], row["name"], *numbers, noise, ", ".join(remarks))
+        table.add_row(
+            row["kind"], with_unit(row["name"], row.get("unit")), *numbers, noise, ", ".join(remarks)
+        )
     return table
 
 
 def read_column_rows(out: Path) -> pl.DataFrame:
     """The rows that `multistep inspect` has left, one per column of the data."""
-    kinds: dict[str, Any] = dict.fromkeys(("kind", "name", "same_as"), pl.String)
+    kinds: dict[str, Any] = dict.fromkeys(("kind", "name", "same_as", "unit"), pl.String)
     kinds |= dict.fromkeys(("lowest", "highest", "mean", "deviation", "noise", "noise_of_range"), pl.Float64)
     return pl.read_csv(out / "rows.csv", schema_overrides=kinds, glob=False)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from multistep.errors import InputError
+from multistep.errors import InputError, counted
 from multistep.report import sentences
 
 Shown = Iterator[Any]
@@ -32,7 +32,10 @@ def view_fit(config: Any, summary: Any) -> Shown:
     yield sentences.score_table(config.out)
     yield from _free_runs(config.out, summary)
     figure = draw_r2_curves(config.out)
-    yield f"The model is {config.out / 'model.safetensors'}; R2 at every horizon is drawn in {figure}."
+    yield (
+        f"The model is {config.out / 'model.safetensors'}; R2 and errors at every horizon are drawn in "
+        f"{figure}."
+    )
 
 
 def view_score(config: Any, summary: Any) -> Shown:
@@ -41,7 +44,7 @@ def view_score(config: Any, summary: Any) -> Shown:
     yield sentences.model_sentence(summary)
     yield sentences.score_table(config.out)
     yield from _free_runs(config.out, summary)
-    yield f"R2 at every horizon is drawn in {draw_r2_curves(config.out)}."
+    yield f"R2 and errors at every horizon are drawn in {draw_r2_curves(config.out)}."
 
 
 def _free_runs(out: Path, summary: Any) -> Shown:
@@ -52,7 +55,7 @@ def _free_runs(out: Path, summary: Any) -> Shown:
         return
     yield sentences.free_run_table(summary)
     if summary["free_run"]["records"] > 1:
-        yield sentences.records_table(out)
+        yield sentences.records_table(out, summary["free_run"]["units"])
     yield f"Predicted and measured outputs, and their difference, are drawn in {draw_traces(out)}."
 
 
@@ -87,14 +90,15 @@ def view_inspect(config: Any, summary: Any) -> Shown:
 
 
 def view_convert(config: Any, summary: Any) -> Shown:
-    yield f"{summary['episodes']} episodes, {summary['steps']} steps, are in {summary['out']}."
+    episodes, steps = (counted(summary[f"{what}s"], what) for what in ("episode", "step"))
+    yield f"{episodes}, {steps}, {'is' if summary['episodes'] == 1 else 'are'} in {summary['out']}."
 
 
 def view_export(config: Any, summary: Any) -> Shown:
     past = "one state" if summary["num_past"] == 1 else f"{summary['num_past']} past states"
     yield (
-        f"The model is in {summary['out']}: it starts from {past} and carries {summary['memory_size']} "
-        "numbers from step to step."
+        f"The model is in {summary['out']}: it starts from {past} and carries "
+        f"{counted(summary['memory_size'], 'number')} from step to step."
         + (f" What it starts from is made by {summary['start']}." if summary["start"] else "")
     )
 

@@ -2,6 +2,7 @@
 these alone."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ def write_run(
 
 
 def check_run(out: Path, command: str) -> None:
-    """Refuse a folder of another command: call before the work begins."""
+    """Refuse a folder of another command, or one that cannot be written to: call before the work begins."""
+    _check_writable(out)
     found = _found(out)
     if found and found["command"] != command:
         raise InputError(f"{out} holds what 'multistep {found['command']}' has left: choose another --out.")
@@ -32,7 +34,8 @@ def check_run(out: Path, command: str) -> None:
 
 def check_study(out: Path, command: str, **settings: Any) -> None:
     """Refuse a folder that holds another run, or this one with other settings: what is in it would be mixed
-    up with ours."""
+    up with ours. One that cannot be written to is refused, too."""
+    _check_writable(out)
     found = _found(out)
     if found and (
         found["command"] != command
@@ -51,6 +54,14 @@ def open_run(out: Path, command: str, config: Any) -> None:
     check_run(out, command)
     if not (out / "config.json").exists():
         write_json(out / "config.json", {"command": command, "config": plain(config), "versions": versions()})
+
+
+def _check_writable(out: Path) -> None:
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    if not there.is_dir():
+        raise InputError(f"{there} is a file, so there can be no folder {out}: choose another --out.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"{there} cannot be written to: choose another --out.")
 
 
 def _found(out: Path) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """A log unlike the others: in its range, in its mean, or in what a linear model of the others says of it."""
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -69,7 +70,7 @@ def find_odd_logs(episodes: Episodes) -> list[Odd]:
 def _logs(episodes: Episodes) -> tuple[list[str], Int[ndarray, " episodes"]]:
     """Their names, and to which of them each episode belongs."""
     origins = [episodes.origin(number) for number in range(len(episodes))]
-    files = [origin.partition(", episode ")[0].partition(", from step ")[0] for origin in origins]
+    files = [re.split(", (?:episode|from row|from step) ", origin)[0] for origin in origins]
     names = list(dict.fromkeys(files))
     if len(names) < LEAST_LOGS:
         return origins, np.arange(len(origins))
