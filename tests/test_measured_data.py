@@ -62,13 +62,13 @@ RECORDINGS += [
 ]
 
 
-@pytest.mark.filterwarnings("ignore:.*gaps in time")
+@pytest.mark.filterwarnings("ignore:.*gaps? in time")
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_nothing_is_wrong_with_measured_data(name):
     assert remarks_on(load(name)) == []
 
 
-@pytest.mark.filterwarnings("ignore:.*gaps in time", "ignore:The usual time step")
+@pytest.mark.filterwarnings("ignore:.*gaps? in time", "ignore:The usual time step")
 def test_one_of_the_pendulums_has_turned():
     """Its position ends at -15 radians, which is odd for a position and not for an angle."""
     episodes = load("*")

@@ -84,7 +84,7 @@ def unchecked(kind, **fields):
             lambda: unchecked(Lags, count=2.5),
             "2.5 lags: give .* 1 or more, and whole",
         ),
-        (lambda: unchecked(HiddenState, size=3, lags="auto"), "both must be whole"),
+        (lambda: unchecked(HiddenState, size=3, lags="auto"), "both must be 1 or more, and whole"),
         (lambda: HiddenState(5, 1).check_sizes(1, 1), r"5 numbers cannot .* of 1 number \(1 sample\)"),
         (lambda: LaggedConfig(1), "2 or more"),
         (lambda: HiddenConfig(0, 3), "both must be 1 or more"),

@@ -80,7 +80,7 @@ class HiddenState(AbstractMemory):
         if not (_is_count(self.size) and _is_count(self.lags)):
             raise InputError(
                 f"A hidden state of {self.size!r} numbers, read from {self.lags!r} outputs: both must be "
-                "whole and 1 or more."
+                "1 or more, and whole."
             )
 
     @property
