@@ -20,6 +20,7 @@ def test_a_judge_is_right_where_it_orders_a_pair_as_the_truth_does():
         "filtered": True,
         "shared_noise": False,
         "likelihood": True,
+        "better": False,
     }
     row["models"] = {"b": worse, "a": better, "c": better}
     assert len(pair_rows(row)) == 3

@@ -71,3 +71,14 @@ def test_without_noise_filtered_scores_are_those_from_the_measured_states(noisy)
     for model in (TRUTH, BLURRED):
         filtered = Filtered.by(observer, ms.R2Bar(5))(model, clean)
         np.testing.assert_allclose(filtered, ms.R2Bar(5)(model, clean), atol=0.02)
+
+
+def test_no_model_suffers_from_an_observer_that_is_wrong(noisy):
+    """One that takes what was measured exactly for noise starts rollouts from where the model would be."""
+    clean = noisy[2]
+    wrong = Filtered(ms.R2Bar(5), (100.0, 100.0))
+    view = wrong.view(BLURRED, clean)
+    measured = ms.R2Bar(5)(BLURRED, clean)
+    assert ms.R2Bar(5)(view, clean) < measured - 0.02
+    assert wrong(BLURRED, clean) == measured
+    assert wrong.best_view(BLURRED, clean) is BLURRED

@@ -33,9 +33,10 @@ from multistep.training import (
 
 COMMAND = "bench judge"
 LINEAR = "linear"
-JUDGES = ("raw", "filtered", "shared_noise", "likelihood")
+JUDGES = ("raw", "filtered", "shared_noise", "likelihood", "better")
 """R2bar from measured starts; from the belief of each model's own observer; with the measurement noise of one
-observer for all, as the automatic recipe does; the likelihood of the innovations."""
+observer for all; the likelihood of the innovations; and the better of the first and the third, as the
+automatic recipe judges."""
 MARGIN = 0.01
 """Pairs whose scores without noise differ by less are as good."""
 
@@ -109,7 +110,7 @@ class JudgeJob(AbstractJob):
                 "truth": score(model, clean),
                 "raw": score(model, valid),
                 "filtered": score(view, valid),
-                "shared_noise": shared(model, valid),
+                "shared_noise": score(shared.view(model, valid), valid),
                 "likelihood": innovations(getattr(view, "observer", observer), valid),
             }
         return {"outcome": "finished", "reason": None, "models": found}
@@ -157,7 +158,10 @@ def pair_rows(row: Row) -> list[Row]:
     names = ("dataset", "noise", "on_half", "fold")
     pairs = []
     for one, other in combinations(row["models"], 2):
-        first, second = row["models"][one], row["models"][other]
+        first, second = (
+            own | {"better": max(own["raw"], own["shared_noise"])}
+            for own in (row["models"][one], row["models"][other])
+        )
         difference = first["truth"] - second["truth"]
         right = {judge: (first[judge] - second[judge]) * difference > 0 for judge in JUDGES}
         pairs.append(

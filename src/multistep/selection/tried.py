@@ -65,7 +65,7 @@ class Tried:
         one."""
         score, views = self.judge, [self.parts[part].model for part in (name, other)]
         if isinstance(score, Filtered):
-            views, score = [score.view(model, self.valid) for model in views], score.score
+            views, score = [score.best_view(model, self.valid) for model in views], score.score
         past = views[0].num_past
         if not isinstance(score, R2Bar) or len(self.valid) < 2 or views[1].num_past != past:
             return None
