@@ -58,7 +58,7 @@ def summary(folder):
 def test_one_recording_trains_and_another_is_simulated_whole(folder, summary):
     found = summary["free_run"]
     assert (found["records"], found["num_past"]) == (1, 3)
-    assert summary["episodes"] == {"train": 7, "valid": 1, "test": 1}
+    assert summary["episodes"] == {"train": 1, "valid": 1, "test": 1}
     model = load_model(folder / "run" / "model.safetensors")
     test = plant_episodes(num=1, steps=300, seed=1)
     (run,) = free_run(model, test)

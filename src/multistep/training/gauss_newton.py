@@ -24,8 +24,9 @@ PATIENCE = 3
 """Rounds without a better score after which the next horizon comes."""
 
 WORTH_IT = 0.95
-"""Of what is left unexplained, so much or less: worth weights that are further from the line. What fits a bit
-better by weights of its own has often learned what the next record does not show."""
+"""Of what is left unexplained (a score is 1 at best), so much or less: worth weights that are further from
+the line. What fits a bit better by weights of its own has often learned what the next record does not
+show."""
 
 
 def is_better(score: float, than: float) -> bool:
