@@ -454,3 +454,16 @@ def test_dynamic_figures():
     )
     assert f"states it has {filtered} with that noise" in README
     assert summary("dynamic_quick", "results")["complete"]
+
+
+def test_judge_figures():
+    right, page = summary("judge")["right"], (ROOT / "docs" / "automatic.md").read_text()
+    assert f"Of the {summary('judge')['pairs_that_differ_by_more_than_0.01']} pairs" in page
+    for judge, label in {
+        "raw": "R2bar from the measured states",
+        "filtered": "from the belief of each model's own observer",
+        "shared_noise": "from beliefs, with the measurement noise of one observer for all",
+        "likelihood": "likelihood of the innovations",
+        "better": "the better of the first and the third, as `fit` judges",
+    }.items():
+        assert f"| {label} | {100 * right[judge]:.1f} % |" in page

@@ -1,5 +1,7 @@
+from dataclasses import replace
 from importlib import import_module
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from multistep.data import Episodes
 from multistep.dynamics import AbstractModel, Persistence
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, free_run, free_run_scores
+from multistep.training import LeastSquares
 
 module = import_module("multistep.evaluation.free_run")  # the package has the function of that name
 
@@ -104,3 +107,11 @@ def test_episodes_are_simulated_beside_those_of_about_their_length(monkeypatch):
         np.testing.assert_array_equal(run.measured, alone.measured)
         np.testing.assert_allclose(run.predicted, alone.predicted, rtol=1e-12)
         assert run.predicted.base is None  # nothing of what others are padded with is kept
+
+
+def test_records_of_another_time_step_are_refused():
+    data = replace(episodes((30, 30)), time_step=0.05)
+    model = LeastSquares().fit(data, data, key=jax.random.key(0), score=lambda *_: 0.0).model
+    assert len(free_run(model, data)) == 2
+    with pytest.raises(InputError, match=r"step is 0\.05"):
+        free_run(model, replace(data, time_step=0.1))

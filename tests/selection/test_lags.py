@@ -7,7 +7,7 @@ from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection import lags
 from multistep.selection.automatic import Automatic
 from multistep.selection.budget import Budget
-from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from multistep.selection.lags import ChosenMemory, choose_memory, describe, quick_recipes
 from multistep.selection.plant import OnBoth, small_recipe
 from systems import plant_episodes
 
@@ -75,3 +75,12 @@ def test_rollouts_are_as_long_as_what_is_asked_for():
 
     assert horizons(R2Bar(10), 2) == (50, 300)
     assert horizons(FreeRunR2(), 2) == (50, max(300, longest))
+
+
+def test_a_hidden_state_that_its_past_cannot_start_is_refused_and_not_tried():
+    train = plant_episodes(num=2)
+    with pytest.raises(InputError, match="5 numbers cannot be read from a past of 1 number"):
+        Automatic(memory=HiddenState(5, 1)).fit(train, train, key=jax.random.key(0), score=FreeRunR2())
+    tried = quick_recipes(train, train, FreeRunR2(), most=2)
+    assert HiddenState(3, 2) in tried  # two outputs and the input between them
+    assert not any(isinstance(each, HiddenState) and each.size > 3 for each in tried)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
 from multistep.data import Episodes, Past
-from multistep.dynamics import AbstractDynamics, check_names, forecast
+from multistep.dynamics import AbstractDynamics, check_names, check_time_step, check_units, forecast
 from multistep.errors import InputError
 from multistep.types import Lengths
 
@@ -78,6 +78,8 @@ def free_run(
       model starts from the last ones of them that it needs (default: as many as it needs).
     """
     check_names(model, episodes.state_names, episodes.action_names)
+    check_units(model, episodes.units)
+    check_time_step(model, episodes)
     given = model.num_past if num_past is None else num_past
     if given < model.num_past:
         raise InputError(

@@ -154,6 +154,7 @@ class Automatic(AbstractRecipe):
         checkpoint: str | Path | None = None,
     ) -> Fit:
         """The part that the judge prefers; the parts are called linear, small, first and second."""
+        self.memory.check_sizes(train.state_size, train.action_size)
         if isinstance(self.memory, ChosenMemory):
             return self._with_chosen_memory(train, valid, key, score, checkpoint)
         has_memory = not isinstance(self.memory, NoMemory)

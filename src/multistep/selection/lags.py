@@ -108,7 +108,11 @@ def quick_recipes(
     """A quick fit with each memory that reads no more than so many outputs; all by the same folds."""
     longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
     longest = max(1, longest if most is None else min(longest, most))
-    memories = [each for each in _candidates(train.state_size, longest) if is_small(each, train)]
+    memories = [
+        each
+        for each in _candidates(train.state_size, longest)
+        if _can_start(each, train) and is_small(each, train)
+    ]
     pool = pooled(train, valid)
     folds = num_folds(pool, longest)
     found = {}
@@ -123,6 +127,15 @@ def _candidates(num_outputs: int, longest: int) -> list[AbstractMemory]:
     sizes = [num_outputs + more for more in MORE_NUMBERS] if longest > 1 else []
     hidden = [HiddenState(size, min(longest, 2 * size + 2, MOST_READ)) for size in sizes]
     return [*hidden, *(Lags(count) for count in LAGS if count <= longest)]
+
+
+def _can_start(memory: AbstractMemory, episodes: Episodes) -> bool:
+    """Whether the past that it reads has as many numbers as it carries."""
+    try:
+        memory.check_sizes(episodes.state_size, episodes.action_size)
+    except InputError:
+        return False
+    return True
 
 
 def describe(memory: AbstractMemory) -> str:
