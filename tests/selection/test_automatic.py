@@ -8,7 +8,7 @@ import pytest
 import multistep as ms
 from multistep.data import join
 from multistep.dynamics import CorrectedConfig
-from multistep.selection import automatic
+from multistep.selection import automatic, lengths
 from multistep.selection.automatic import Automatic
 from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
@@ -119,7 +119,7 @@ def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
     train, valid = (part.take(range(3)) for part in data)
     recipe = Automatic(**SMALL | {"budget": "100k"}, without=("small", "smoothing"))
     monkeypatch.setattr(automatic.Tried, "is_clear", False)
-    monkeypatch.setattr(automatic, "PASSES", 20)
+    monkeypatch.setattr(lengths, "PASSES", 20)
     found = recipe.fit(train, valid, key=jax.random.key(0), score=SCORE)
     assert "on 6 episodes" in found.notes[0]
     assert found.judged[found.chosen] == max(found.judged.values())
@@ -236,7 +236,7 @@ def test_everything_before_the_longer_fit_counts_as_spent(data, monkeypatch, tmp
     """The line takes a minute and a half by a clock that nothing else moves."""
     now = [0.0]
     monkeypatch.setattr(automatic, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    monkeypatch.setattr(automatic, "PASSES", 20)
+    monkeypatch.setattr(lengths, "PASSES", 20)
     fit_line = LeastSquares.fit
 
     def slowly(*given, **named):
@@ -257,8 +257,8 @@ def test_everything_before_the_longer_fit_counts_as_spent(data, monkeypatch, tmp
 def test_what_is_left_is_used_at_the_speed_of_the_first_fit(data):
     history = tuple(Epoch(number, (1.0,), (1.0,), 0.5, 0.5) for number in range(4))
     rough, budget = replace(fit_of(1.0), history=history), Budget(seconds=20)
-    first = Automatic()._first_steps(data[0], budget)
-    left = [Automatic()._second_steps(data[0], budget, rough, spent=spent) for spent in (2.0, 10.0, 19.0)]
+    first = lengths.first_steps(data[0], budget)
+    left = [lengths.second_steps(data[0], budget, rough, spent=spent) for spent in (2.0, 10.0, 19.0)]
     assert left == [7 * first, 3 * first, 0]  # of four fifths of the twenty seconds
 
 

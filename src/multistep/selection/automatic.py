@@ -29,6 +29,7 @@ from multistep.runs.provenance import plain
 from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
 from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from multistep.selection.lengths import CLEAN_MEMBER_STEPS, MEMBER_STEPS, first_steps, second_steps
 from multistep.selection.plant import fit_plant, is_small
 from multistep.selection.tried import NAMES, Tried, digits
 from multistep.training import (
@@ -53,15 +54,6 @@ from multistep.training.quasi_newton import SMALL_NETWORK
 from multistep.training.smoothing import CannotSmooth
 from multistep.types import Key
 
-FIRST_STEPS = 1_600_000
-"""Model steps of the first fit of the large network, where no budget says otherwise."""
-MEMBERS, MEMBER_STEPS = 3, 5_300_000
-"""Networks of the longer fit to noisy episodes, and model steps of each: with more they learn the noise, and
-another network is worth more."""
-CLEAN_MEMBERS, CLEAN_MEMBER_STEPS = 2, 12_000_000
-"""The same where there is no noise to learn."""
-PASSES = 1000
-"""No fit takes more model steps than so many for each step of the training episodes."""
 SMALL = 20_000
 """Steps of training episodes up to which the small network is tried by second-order descent."""
 LOOKED_AT = 10_000
@@ -73,15 +65,10 @@ FOLDS = 4
 MOST_MEMBERS = 5
 STAGES = 4
 """Horizons of the longer fit, each twice the one before."""
-STEPS_PER_SECOND = 100_000
-"""Model steps that any machine takes: for the first fit of a budget in seconds, before there is a
-measurement."""
 SMALL_SHARE = 0.25
 """Of a budget in seconds for the small network."""
 SHORT = 120
 """With fewer seconds than these the small network has one start."""
-OVERHEAD = 0.2
-"""Share of a budget in seconds for compilation and judging in the end."""
 MEMORY_SHARE = 0.3
 """Of a budget for the choice of the memory."""
 INTERRUPTED = "It was interrupted."
@@ -142,7 +129,7 @@ class Automatic(AbstractRecipe):
 
     def most_steps(self, train: Episodes) -> int:
         budget = Budget.parse(self.budget)
-        return self._first_steps(train, budget) + self._second_steps(train, budget, None)
+        return first_steps(train, budget) + second_steps(train, budget, None)
 
     def fit(
         self,
@@ -259,7 +246,7 @@ class Automatic(AbstractRecipe):
             attempt("small", small, train, jax.random.fold_in(key, 2), score)
         if not {"first", "second"} & set(ways):
             return self._judged(parts, score, valid, None, notes)
-        quick = Growing(self._first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
+        quick = Growing(first_steps(train, budget), stages=1, batch_size=16, epoch_steps=420)
         first = attempt("first", self._once(train, quick), train, key, score)
         episodes, observer = train, None
         if first.outcome is not Outcome.DIVERGED and "smoothing" not in self.without:
@@ -274,7 +261,7 @@ class Automatic(AbstractRecipe):
         if checkpoint is not None and budget.seconds is not None:
             fit = fit_digest(train, valid, self, score, key=key)
             spent = seconds_spent(spent, checkpoint.with_name(f"{checkpoint.stem}_spent.json"), fit)
-        steps = self._second_steps(train, budget, first, is_clean, spent) if "second" in ways else 0
+        steps = second_steps(train, budget, first, is_clean, spent) if "second" in ways else 0
         if first.outcome is not Outcome.DIVERGED and steps:
             each = CLEAN_MEMBER_STEPS if is_clean else MEMBER_STEPS
             members = 1 if "averaging" in self.without else min(max(round(steps / each), 1), MOST_MEMBERS)
@@ -303,32 +290,6 @@ class Automatic(AbstractRecipe):
         )
         horizon = max(1, min(self.horizon, usual_length(train) - past + 1))
         return Once(horizon=horizon, weights=self.weights, network=network, curriculum=curriculum)
-
-    def _first_steps(self, train: Episodes, budget: "Budget") -> int:
-        most = budget.model_steps or (budget.seconds or math.inf) * STEPS_PER_SECOND
-        return int(min(FIRST_STEPS, PASSES * train.num_steps / 4, 0.4 * most))
-
-    def _second_steps(
-        self,
-        train: Episodes,
-        budget: "Budget",
-        rough: Fit | None,
-        is_clean: bool = False,
-        spent: float = 0.0,
-    ) -> int:
-        """What is left of the budget, by the speed of the first fit if it is one of time, of which so many
-        seconds are spent."""
-        first = self._first_steps(train, budget)
-        if budget.model_steps:
-            return min(budget.model_steps - first, PASSES * train.num_steps)
-        if budget.seconds is None:
-            noisy, clean = MEMBERS * MEMBER_STEPS, CLEAN_MEMBERS * CLEAN_MEMBER_STEPS
-            return min(clean if is_clean else noisy, PASSES * train.num_steps)
-        if rough is None:
-            return int((1 - OVERHEAD) * budget.seconds * STEPS_PER_SECOND) - first
-        usual = float(np.median([epoch.seconds for epoch in rough.history])) * len(rough.history)
-        left = (1 - OVERHEAD) * budget.seconds - spent
-        return max(0, int(left * first / usual))
 
     def _cross_fit(self, tried: "Tried", pool: Episodes, key: Key, score: Score) -> Fit:
         """Each episode judges once; then the chosen way is gone again, with all of them."""

@@ -4,7 +4,7 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -14,15 +14,14 @@ from multistep.errors import InputError
 from multistep.losses import Uniform
 from multistep.runs.progress import progress_bar
 from multistep.training.base import AbstractRecipe, Fit, Score
-from multistep.training.history import Epoch, Outcome
+from multistep.training.history import Epoch, Outcome, rankable
 from multistep.training.normal_equations import DAMPINGS
-from multistep.training.race import Lap, start_race
+from multistep.training.race import Lap, Rollouts, start_race
 from multistep.training.settings import Settings
 from multistep.types import Key
 
 PATIENCE = 3
 """Rounds without a better score after which the next horizon comes."""
-
 WORTH_IT = 0.95
 """Of what is left unexplained (a score is 1 at best), so much or less: worth weights that are further from
 the line. What fits a bit better by weights of its own has often learned what the next record does not
@@ -126,53 +125,67 @@ class GaussNewton(AbstractRecipe):
             least_rollouts=self.least_rollouts,
             key=key,
         )
-        held_out = race.rollouts(self.judged) if self.folds else None
+        judge = _Judge(score, valid, race.rollouts(self.judged) if self.folds else None)
         begun = time.perf_counter()
-
-        def look(lap: Lap, number: int, started: float) -> tuple[int, Epoch]:
-            """The best ridge at this moment, and what the history keeps of it."""
-            ridges = range(len(self.ridges))
-            values = [
-                score(lap.model(ridge), valid) if held_out is None else lap.held_out_r2(ridge, held_out)
-                for ridge in ridges
-            ]
-            values = [float(value) if math.isfinite(value) else -math.inf for value in values]
-            ridge = 0  # the largest first: a smaller one must be worth it
-            for other in ridges[1:]:
-                ridge = other if is_better(values[other], values[ridge]) else ridge
-            errors = lap.errors(ridge)
-            weights = (1 / len(errors),) * len(errors)
-            return ridge, Epoch(number, errors, weights, values[ridge], time.perf_counter() - started)
-
-        lap = best = race.lap(race.begin(), self.horizons[0])
-        ridge, epoch = look(lap, 0, begun)
-        history, highest, kept = (epoch,), epoch.score, epoch
-        outcome, label = Outcome.FINISHED, f"{pool.num_steps} steps at once"
+        best = judge.look(race.lap(race.begin(), self.horizons[0]), 0, begun)
+        history, outcome, reached = (best.epoch,), Outcome.FINISHED, 0
         try:
-            with progress_bar(label, len(self.horizons) * self.rounds, 0) as show:
-                for stage, horizon in enumerate(self.horizons):
-                    if stage:
-                        before, lap = lap.horizon, race.lap(best.descents.weights, horizon)
-                        if lap.horizon <= before:
-                            continue
-                    since = 0
+            with progress_bar(f"{pool.num_steps} steps at once", len(self.horizons) * self.rounds, 0) as show:
+                for horizon in self.horizons:
+                    lap, since = race.lap(best.lap.descents.weights, horizon), 0
+                    if lap.horizon <= reached:
+                        continue
+                    reached = lap.horizon
                     for _ in range(self.rounds):
                         if since == PATIENCE or self._is_late(begun):
                             outcome = Outcome.STOPPED_EARLY
                             break
                         started = time.perf_counter()
                         lap = lap.go_on(self.iterations)
-                        own, epoch = look(lap, len(history), started)
-                        history, since = (*history, epoch), since + 1
-                        if is_better(epoch.score, highest):
-                            best, ridge, highest, since = lap, own, epoch.score, 0
-                            kept = epoch
-                        show(highest)
+                        found = judge.look(lap, len(history), started)
+                        history, since = (*history, found.epoch), since + 1
+                        if is_better(found.epoch.score, best.epoch.score):
+                            best, since = found, 0
+                        show(best.epoch.score)
         except KeyboardInterrupt:
             outcome = Outcome.INTERRUPTED
-        if not history[-1].is_sound and not math.isfinite(highest):
+        if not history[-1].is_sound and not best.epoch.is_scored:
             outcome = Outcome.DIVERGED
-        return Fit(best.model(ridge), history, outcome, kept=kept)
+        return Fit(best.lap.model(best.ridge), history, outcome, kept=best.epoch)
 
     def _is_late(self, begun: float) -> bool:
         return self.seconds is not None and time.perf_counter() - begun > self.seconds
+
+
+class _Look(NamedTuple):
+    """How everyone does at one moment: the best ridge, and what the history keeps of it."""
+
+    lap: Lap
+    ridge: int
+    epoch: Epoch
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """The score on the validation episodes, or R2 of what each fold leaves out."""
+
+    score: Score
+    valid: Episodes
+    held_out: Rollouts | None
+
+    def look(self, lap: Lap, number: int, started: float) -> _Look:
+        """The largest ridge that is not worth leaving for a smaller one."""
+        values = [rankable(self._value(lap, ridge)) for ridge in range(len(lap.race.ridges))]
+        order = sorted(range(len(values)), key=lambda ridge: -lap.race.ridges[ridge])
+        ridge = order[0]
+        for other in order[1:]:
+            ridge = other if is_better(values[other], values[ridge]) else ridge
+        errors = lap.errors(ridge)
+        weights = (1 / len(errors),) * len(errors)
+        epoch = Epoch(number, errors, weights, values[ridge], time.perf_counter() - started)
+        return _Look(lap, ridge, epoch)
+
+    def _value(self, lap: Lap, ridge: int) -> float:
+        if self.held_out is not None:
+            return lap.held_out_r2(ridge, self.held_out)
+        return self.score(lap.model(ridge), self.valid)
