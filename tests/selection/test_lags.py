@@ -1,6 +1,7 @@
 import jax
 import pytest
 
+from multistep.data import first_pieces
 from multistep.dynamics import HiddenState, Lags, Persistence
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
@@ -84,3 +85,8 @@ def test_a_hidden_state_that_its_past_cannot_start_is_refused_and_not_tried():
     tried = quick_recipes(train, train, FreeRunR2(), most=2)
     assert HiddenState(3, 2) in tried  # two outputs and the input between them
     assert not any(isinstance(each, HiddenState) and each.size > 3 for each in tried)
+
+
+def test_a_short_validation_episode_does_not_shorten_the_memories_of_few_episodes():
+    train, short = plant_episodes(num=4), first_pieces(plant_episodes(num=1, seed=1), 3)
+    assert Lags(5) in quick_recipes(train, short, FreeRunR2())

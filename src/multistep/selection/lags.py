@@ -106,14 +106,15 @@ def quick_recipes(
     train: Episodes, valid: Episodes, score: Score, most: int | None = None, budget: Budget = NO_LIMIT
 ) -> dict[AbstractMemory, GaussNewton]:
     """A quick fit with each memory that reads no more than so many outputs; all by the same folds."""
-    longest = min(int(train.lengths.max()), int(valid.lengths.max())) // 2
+    pool = pooled(train, valid)
+    judges = pool if num_folds(pool, 1) else valid
+    longest = min(int(train.lengths.max()), int(judges.lengths.max())) // 2
     longest = max(1, longest if most is None else min(longest, most))
     memories = [
         each
         for each in _candidates(train.state_size, longest)
         if _can_start(each, train) and is_small(each, train)
     ]
-    pool = pooled(train, valid)
     folds = num_folds(pool, longest)
     found = {}
     for memory in memories:
