@@ -467,3 +467,23 @@ def test_judge_figures():
         "better": "the better of the first and the third, as `fit` judges",
     }.items():
         assert f"| {label} | {100 * right[judge]:.1f} % |" in page
+
+
+def three_digits(value):
+    return f"{float(value):.3g}" if float(value) < 1000 else f"{float(value):.0f}"
+
+
+def test_benchmark_figures():
+    page = (ROOT / "docs" / "plants.md").read_text()
+    with (ROOT / "results" / "benchmarks" / "rows.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for test in dict.fromkeys((row["benchmark"], row["test"], row["unit"]) for row in rows):
+        own = {row["model"]: row for row in rows if (row["benchmark"], row["test"], row["unit"]) == test}
+        cells = [
+            three_digits(own[name]["rmse"])
+            for name in ("line", "state_space", "narx_one_step", "narx_rollout")
+        ]
+        ours = own["automatic"]
+        spread = f"({three_digits(ours['lowest'])} to {three_digits(ours['highest'])})"
+        label = f"{test[0]}, {test[1]}, {test[2]}".replace("_", " ")
+        assert f"| {label} | {' | '.join(cells)} | **{three_digits(ours['rmse'])}** {spread} |" in page

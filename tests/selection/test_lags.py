@@ -1,3 +1,5 @@
+import math
+
 import jax
 import pytest
 
@@ -8,7 +10,7 @@ from multistep.evaluation import FreeRunR2, R2Bar
 from multistep.selection import lags
 from multistep.selection.automatic import Automatic
 from multistep.selection.budget import Budget
-from multistep.selection.lags import ChosenMemory, choose_memory, describe, quick_recipes
+from multistep.selection.lags import ChosenMemory, choose_memory, describe, quick_recipes, shortest
 from multistep.selection.plant import OnBoth, small_recipe
 from systems import plant_episodes
 
@@ -22,8 +24,9 @@ def few_candidates(monkeypatch):
 @pytest.mark.slow
 def test_the_shortest_memory_that_explains_the_plant_is_chosen():
     train, valid = plant_episodes(num=3), plant_episodes(num=2, seed=1)
-    memory, judged = choose_memory(train, valid, key=jax.random.key(0), score=FreeRunR2())
-    assert memory == Lags(3)
+    memories, judged = choose_memory(train, valid, key=jax.random.key(0), score=FreeRunR2())
+    assert memories[0] == Lags(3)
+    assert [type(each) for each in memories[1:]] in ([], [HiddenState])
     assert judged[Lags(3)] > 0.999 > judged[Lags(1)]
     assert any(isinstance(each, HiddenState) for each in judged)
 
@@ -90,3 +93,10 @@ def test_a_hidden_state_that_its_past_cannot_start_is_refused_and_not_tried():
 def test_a_short_validation_episode_does_not_shorten_the_memories_of_few_episodes():
     train, short = plant_episodes(num=4), first_pieces(plant_episodes(num=1, seed=1), 3)
     assert Lags(5) in quick_recipes(train, short, FreeRunR2())
+
+
+def test_the_shortest_of_what_is_about_as_good():
+    judged = {Lags(2): 0.979, Lags(5): 0.98, HiddenState(3): 0.9795, Lags(1): 0.97}
+    assert shortest(list(judged), judged, 1) == Lags(2)
+    assert shortest(list(judged), judged | {HiddenState(3): 0.999}, 1) == HiddenState(3)
+    assert shortest([Lags(5), Lags(2)], {Lags(2): -math.inf, Lags(5): -math.inf}, 1) == Lags(2)

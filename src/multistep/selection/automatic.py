@@ -28,7 +28,7 @@ from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
 from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
-from multistep.selection.lags import ChosenMemory, choose_memory, describe
+from multistep.selection.lags import ChosenMemory, choose_memory, describe, shortest
 from multistep.selection.lengths import CLEAN_MEMBER_STEPS, MEMBER_STEPS, first_steps, second_steps
 from multistep.selection.plant import fit_plant, is_small
 from multistep.selection.tried import NAMES, Tried, digits
@@ -166,14 +166,15 @@ class Automatic(AbstractRecipe):
     def _with_chosen_memory(
         self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
     ) -> Fit:
-        """The same recipe with the memory that quick fits do best with, and the rest of the budget."""
+        """The same recipe with the lags, and with the hidden state, that quick fits do best with: the better
+        one, within the rest of the budget."""
         if not isinstance(self.memory, ChosenMemory) or "small" in self.without:
             raise InputError(
                 "The memory is chosen by small networks: do not leave them out, or give the lags."
             )
         budget = Budget.parse(self.budget)
         with progress_spinner("trying lags and hidden states"):
-            memory, judged = choose_memory(
+            memories, judged = choose_memory(
                 train,
                 valid,
                 key=key,
@@ -182,13 +183,24 @@ class Automatic(AbstractRecipe):
                 budget=budget.share(MEMORY_SHARE),
             )
         tried = ", ".join(f"{describe(each)} {digits(value)}" for each, value in judged.items())
-        note = f"Memory: {describe(memory)}, of {tried} in quick fits."
-        if not judged:
-            note = "Memory: one sample; with so many outputs no small network could try others."
-        left = None if self.budget is None else str(budget.share(1 - MEMORY_SHARE))
-        own = replace(self, memory=memory, budget=left)
-        fitted = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)
-        return replace(fitted, notes=(*fitted.notes, note))
+        if not memories:
+            memories = [NoMemory()]
+            tried = "no others: of so many outputs a small network has too many weights"
+        left = None if self.budget is None else str(budget.share((1 - MEMORY_SHARE) / len(memories)))
+        fits: dict[AbstractMemory, Fit] = {}
+        for memory in memories:
+            own = replace(self, memory=memory, budget=left)
+            fits[memory] = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)
+            if fits[memory].outcome is Outcome.INTERRUPTED:
+                break
+        scores = {memory: fit.judged[fit.chosen or ""] for memory, fit in fits.items()}
+        best = shortest(list(fits), scores, train.state_size)
+        last = list(fits.values())[-1].outcome
+        outcome = last if last is Outcome.INTERRUPTED else fits[best].outcome
+        full = [f"{describe(memory)} {digits(value)}" for memory, value in scores.items()]
+        note = f"Memory: {describe(best)}, of {tried} in quick fits"
+        note += f"; {' and '.join(full)} in full." if len(full) > 1 else "."
+        return replace(fits[best], outcome=outcome, notes=(*fits[best].notes, note))
 
     def _can_repeat(self, train: Episodes, seconds: float) -> bool:
         """Whether the budget has room for the same work once for each fold, and once more."""

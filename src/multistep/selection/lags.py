@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -34,6 +35,8 @@ UNITS, RIDGE, ROUNDS = 5, 1e-3, 4
 AS_GOOD, NOTHING = 1.05, 1e-6
 """So many times what the best leaves unexplained, and this much more, is as good: the shorter memory is
 taken."""
+FAR = 10.0
+"""Times what the best leaves unexplained: more, and a memory is not fitted in full."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,12 @@ def choose_memory(
     score: Score,
     most: int | None = None,
     budget: Budget = NO_LIMIT,
-) -> tuple[AbstractMemory, dict[AbstractMemory, float]]:
-    """The shortest memory that is about as good as the best, and the score of each that was tried.
+) -> tuple[list[AbstractMemory], dict[AbstractMemory, float]]:
+    """The lags and the hidden state that quick fits do best with, and the score of each memory that was
+    tried.
+
+    Of lags, and of hidden states, the shortest is taken that is about as good as the best of them; of the
+    two, one that is far worse is left out.
 
     **Arguments:**
 
@@ -97,9 +104,19 @@ def choose_memory(
         if fitted.outcome is Outcome.INTERRUPTED:
             raise KeyboardInterrupt
         judged[memory] = -math.inf if fitted.best_epoch is None else fitted.best_epoch.score
-    least = min((1 - value for value in judged.values()), default=math.inf)
-    good = [memory for memory in judged if 1 - judged[memory] <= AS_GOOD * least + NOTHING]
-    return min(good, key=lambda memory: _size(memory, train.state_size), default=Lags(1)), judged
+    kinds = [[each for each in judged if isinstance(each, kind)] for kind in (Lags, HiddenState)]
+    finalists = [shortest(own, judged, train.state_size) for own in kinds if own]
+    least = min((1 - judged[memory] for memory in finalists), default=math.inf)
+    return [each for each in finalists if 1 - judged[each] <= FAR * least + NOTHING], judged
+
+
+def shortest(
+    memories: Sequence[AbstractMemory], judged: Mapping[AbstractMemory, float], num_outputs: int
+) -> AbstractMemory:
+    """Of those that are about as good as the best of them."""
+    least = min(1 - judged[memory] for memory in memories)
+    good = [memory for memory in memories if 1 - judged[memory] <= AS_GOOD * least + NOTHING]
+    return min(good or memories, key=lambda memory: _size(memory, num_outputs))
 
 
 def quick_recipes(
