@@ -28,3 +28,9 @@ def test_coarse_steps_and_switches_have_no_ends():
     switch = np.repeat(RNG.integers(0, 2, 40), 10).astype(float)
     assert ends_of(slow, switch) == ((None, None), (None, None))
     assert ends_of(np.ones(50)) == ((None,), (None,))
+
+
+def test_rest_before_the_first_push_is_no_end():
+    level = np.concatenate([np.zeros(20), 1 - np.exp(-np.arange(100) / 20)])
+    both = [(level[:, None], np.zeros((len(level) - 1, 1)))] * 2
+    assert stuck_ends(Episodes.of(both)) == ((None,), (None,))

@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multistep.data import Episodes, split, spread
+from multistep.data import Episodes, split, split_in_time, spread
 from multistep.errors import InputError
+from systems import random_episodes
 
 
 def numbered_episodes(count: int) -> Episodes:
@@ -71,3 +74,22 @@ def test_some_steps_from_all_over_stand_for_all(lengths):
 def test_bad_parts_get_one_sentence(parts, words):
     with pytest.raises(InputError, match=words):
         split(numbered_episodes(5), parts, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.61, 0.999])
+def test_a_split_in_time_cuts_one_episode_and_loses_nothing(share):
+    episodes = replace(random_episodes([40, 7, 53]), origins=("a", "b", "c"), time_step=0.1)
+    first, rest = split_in_time(episodes, share)
+    steps = min(round(share * 100), 99)
+    assert (first.num_steps, rest.num_steps) == (steps, 100 - steps)
+    np.testing.assert_array_equal(np.concatenate([first.actions, rest.actions]), episodes.actions)
+    assert len(first) + len(rest) in (3, 4)  # at a border between two nothing is cut
+    assert (first.origins[0], rest.time_step) == ("a", 0.1)
+    if len(first) + len(rest) == 4:  # the state at the cut ends one part and starts the other
+        np.testing.assert_array_equal(first.states[-1], rest.states[0])
+
+
+def test_a_share_of_many_episodes_is_made_of_whole_pieces():
+    found = spread(random_episodes([101] * 40), 1000)
+    assert 900 <= found.num_steps <= 1100
+    assert found.lengths.min() >= 50

@@ -251,9 +251,9 @@ def dealt(config: FitFilesConfig, episodes: Episodes, *, key: Key) -> tuple[Epis
     check_same_step_in_test(episodes.time_step, test.time_step, config.changes)
     check_same_units([("the training files", episodes.units), ("the test files", test.units)])
     shares = [share / sum(config.split[:2]) for share in config.split[:2]]
-    if len(episodes) == 1 and not isinstance(config.memory.memory, NoMemory):
-        # A plant shows what it is in a long run: the recording stays in one piece as far as it can.
-        announce(f"The first {shares[0]:.0%} of the one recording train, the rest validates.")
+    if len(episodes) < PIECES and not isinstance(config.memory.memory, NoMemory):
+        # A plant shows what it is in a long run: few recordings stay in one piece as far as they can.
+        announce(f"The first {shares[0]:.0%} of the samples train, in their order, the rest validates.")
         return *split_in_time(episodes, shares[0]), test
     if len(episodes) == 1:
         steps = -(-int(episodes.lengths[0]) // PIECES)

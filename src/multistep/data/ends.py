@@ -1,7 +1,7 @@
 """Ends of a state's range at which it stays: a tank that is full, a stop, a sensor that shows no more."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 
 from multistep.data.episodes import Episodes
@@ -16,17 +16,25 @@ FEW_VALUES = 20
 
 def stuck_ends(episodes: Episodes) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
     """The lowest and the highest value of each state where it stays at that, else None."""
-    found = [_ends_of(values) for values in np.asarray(episodes.states, np.float64).T]
+    starts = episodes.state_offsets
+    found = [_ends_of(values, starts) for values in np.asarray(episodes.states, np.float64).T]
     return tuple(low for low, _ in found), tuple(high for _, high in found)
 
 
-def _ends_of(values: Float[ndarray, " rows"]) -> tuple[float | None, float | None]:
-    first = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)
+def _ends_of(
+    values: Float[ndarray, " rows"], starts: Int[ndarray, " episodes"]
+) -> tuple[float | None, float | None]:
+    is_new = np.diff(values, prepend=np.nan) != 0
+    is_new[starts] = True
+    first = np.flatnonzero(is_new)
+    # What an episode starts with is a plant at rest, not one that has come to an end.
+    is_reached = ~np.isin(first, starts)
     stays, at = np.diff(first, append=len(values)), values[first]
     low, high = values.min(), values.max()
     inside = (at != low) & (at != high)
     if len(np.unique(at)) <= FEW_VALUES or not inside.any():
         return None, None
     least = max(LEAST_STAY, ABOVE_INSIDE * stays[inside].max())
-    ends = [float(end) if stays[at == end].max() >= least else None for end in (low, high)]
+    longest = [stays[is_reached & (at == end)].max(initial=0) for end in (low, high)]
+    ends = [float(end) if stay >= least else None for end, stay in zip((low, high), longest, strict=True)]
     return ends[0], ends[1]

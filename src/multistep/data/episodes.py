@@ -257,6 +257,22 @@ def cut(episodes: Episodes, steps: int) -> Episodes:
     return _like(found, episodes, origins)
 
 
+def cut_at(recording: Episodes, steps: int) -> tuple[Episodes, Episodes]:
+    """A single recording until this step, and from it on."""
+    states, actions, rewards = recording[0]
+    halves = [
+        Episode(states[: steps + 1], actions[:steps], None if rewards is None else rewards[:steps]),
+        Episode(states[steps:], actions[steps:], None if rewards is None else rewards[steps:]),
+    ]
+    names = {"state_names": recording.state_names, "action_names": recording.action_names}
+    origins = (recording.origin(0), f"{recording.origin(0)}, from step {steps}")
+    first, rest = (
+        _like(Episodes.of([half], **names), recording, (origin,))
+        for half, origin in zip(halves, origins, strict=True)
+    )
+    return first, rest
+
+
 def _like(pieces: Episodes, episodes: Episodes, origins: tuple[str, ...]) -> Episodes:
     """Pieces of episodes with what is known of their columns."""
     known = {"turns": episodes.turns, "time_step": episodes.time_step, "units": episodes.units}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from multistep.data.episodes import Episodes, cut
+from multistep.data.episodes import Episodes, cut, cut_at, join
 from multistep.errors import InputError, counted
 from multistep.types import Key
 
@@ -32,25 +32,30 @@ def split(episodes: Episodes, parts: Sequence[float | int], *, key: Key) -> tupl
     return tuple(episodes.take(numbers) for numbers in np.split(order, np.cumsum(counts)[:-1]))
 
 
-def split_in_time(recording: Episodes, share: float) -> tuple[Episodes, Episodes]:
-    """The first share of a single recording, and the rest."""
-    if len(recording) != 1:
-        raise InputError(
-            f"{len(recording)} episodes are not split in time, but by whole episodes: see split."
-        )
-    steps = int(recording.lengths[0])
-    if steps < 2:
+def split_in_time(episodes: Episodes, share: float) -> tuple[Episodes, Episodes]:
+    """The first share of all steps, in order, and the rest: the episode in which the border is, is cut."""
+    if episodes.num_steps < 2:
         raise InputError("A recording of one step cannot be split: give a longer one.")
-    pieces = cut(recording, min(max(1, round(share * steps)), steps - 1))
-    return pieces.take([0]), pieces.take(range(1, len(pieces)))
+    border = min(max(1, round(share * episodes.num_steps)), episodes.num_steps - 1)
+    number = int(np.searchsorted(episodes.action_offsets, border, side="right")) - 1
+    within = border - int(episodes.action_offsets[number])
+    before, after = list(range(number)), list(range(number + 1, len(episodes)))
+    if within == 0:
+        return episodes.take(before), episodes.take([number, *after])
+    start, end = cut_at(episodes.take([number]), within)
+    first = join(episodes.take(before), start) if before else start
+    return first, join(end, episodes.take(after)) if after else end
 
 
 def spread(episodes: Episodes, num_steps: int) -> Episodes:
     """About so many steps of the episodes, in pieces from all over them."""
     if episodes.num_steps <= num_steps:
         return episodes
-    pieces = cut(episodes, max(2, num_steps // PIECES))
-    count = max(1, num_steps * len(pieces) // episodes.num_steps)
+    size = max(2, num_steps // PIECES)
+    pieces = cut(episodes, size)
+    # What remains at the end of an episode counts for little.
+    pieces = pieces.take(np.flatnonzero(2 * pieces.lengths >= min(size, pieces.lengths.max())))
+    count = min(len(pieces), max(1, num_steps * len(pieces) // pieces.num_steps))
     return pieces.take(np.linspace(0, len(pieces) - 1, count).astype(int))
 
 

@@ -19,8 +19,8 @@ from multistep.types import Action, Key, State
 
 RIDGES = tuple(10.0 ** np.arange(-9, 1))
 """Ridges that are tried, as shares of the number of transitions."""
-LARGEST_MODE = 0.999
-"""Of a linear state space that is to settle."""
+LARGEST_MODE = 1.0
+"""Of a linear state space that is not to run away: an integrator stays one."""
 Inputs = Float[Array, " inputs"]
 
 
@@ -148,7 +148,7 @@ def pulled_back(line: Line) -> Line:
     if line.turning.turns or not np.isfinite(weight).all():
         return line
     modes, directions = np.linalg.eig(np.eye(size) + weight[:size].T)
-    if (np.abs(modes) <= LARGEST_MODE).all():
+    if (np.abs(modes) <= LARGEST_MODE + 1e-9).all():
         return line
     kept = modes * np.minimum(1, LARGEST_MODE / np.maximum(np.abs(modes), 1e-300))
     matrix = np.linalg.lstsq(directions.T, (directions * kept).T, rcond=None)[0].T.real

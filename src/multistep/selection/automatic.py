@@ -123,7 +123,8 @@ class Automatic(AbstractRecipe):
         return Settings(horizon=self.horizon, weights=self.weights)
 
     def vary(self, **changes: Any) -> "Automatic":
-        if not isinstance(self.memory, NoMemory):  # horizon and weights are those of the large network
+        # Horizon and weights are those of the large network, which a small one takes the place of.
+        if not isinstance(self.memory, NoMemory) and "small" not in self.without:
             changes = {name: value for name, value in changes.items() if name not in ("horizon", "weights")}
         return replace(self, **changes)
 
@@ -172,7 +173,7 @@ class Automatic(AbstractRecipe):
             raise InputError(
                 "The memory is chosen by small networks: do not leave them out, or give the lags."
             )
-        budget = Budget.parse(self.budget)
+        budget, begun = Budget.parse(self.budget), time.perf_counter()
         with progress_spinner("trying lags and hidden states"):
             memories, judged = choose_memory(
                 train,
@@ -181,12 +182,16 @@ class Automatic(AbstractRecipe):
                 score=score,
                 most=self.memory.most,
                 budget=budget.share(MEMORY_SHARE),
+                crossed="cross_fitting" not in self.without,
             )
         tried = ", ".join(f"{describe(each)} {digits(value)}" for each, value in judged.items())
         if not memories:
             memories = [NoMemory()]
             tried = "no others: of so many outputs a small network has too many weights"
-        left = None if self.budget is None else str(budget.share((1 - MEMORY_SHARE) / len(memories)))
+        rest = budget.share(1 - MEMORY_SHARE if judged else 1.0)
+        if budget.seconds is not None:
+            rest = Budget(seconds=max(1.0, budget.seconds - (time.perf_counter() - begun)))
+        left = None if self.budget is None else str(rest.share(1 / len(memories)))
         fits: dict[AbstractMemory, Fit] = {}
         for memory in memories:
             own = replace(self, memory=memory, budget=left)

@@ -1,9 +1,10 @@
 """`expected_seconds`: how long the automatic recipe takes on this machine, before it starts."""
 
 import math
+from dataclasses import replace
 
 from multistep.data import Episodes, pooled, spread
-from multistep.dynamics import AbstractMemory, NoMemory
+from multistep.dynamics import AbstractMemory, Lags, NoMemory
 from multistep.selection.automatic import FEW, FOLDS, SMALL, Automatic
 from multistep.selection.budget import Budget
 from multistep.selection.lags import ENOUGH, ChosenMemory, quick_recipes
@@ -32,25 +33,27 @@ def expected_seconds(recipe: Automatic, train: Episodes, valid: Episodes, score:
     """
     most = Budget.parse(recipe.budget).seconds or math.inf
     pool = pooled(train, valid)
-    with_small = "small" not in recipe.without
+    with_small, crossed = "small" not in recipe.without, "cross_fitting" not in recipe.without
     if isinstance(recipe.memory, ChosenMemory):
-        tried = quick_recipes(train, valid, score, recipe.memory.most)
+        tried = quick_recipes(train, valid, score, recipe.memory.most, crossed=crossed)
+        if not tried:  # of so many outputs there are no small networks
+            return expected_seconds(replace(recipe, memory=Lags(1)), train, valid, score)
         quick = sum(_small_seconds(each, spread(pool, ENOUGH)) for each in tried.values())
         largest = max(tried, key=lambda memory: memory.num_past, default=recipe.memory)
-        return min(most, quick + (_plant_seconds(largest, pool, score) if tried else 0.0))
+        return min(most, quick + _plant_seconds(largest, pool, score, crossed))
     if not isinstance(recipe.memory, NoMemory) and with_small and is_small(recipe.memory, train):
-        return min(most, _plant_seconds(recipe.memory, pool, score))
+        return min(most, _plant_seconds(recipe.memory, pool, score, crossed))
     seconds = seconds_of(recipe.most_steps(train), recipe.network, train)
     if with_small and train.num_steps <= SMALL:
         small = QuasiNewton()
         passes = small.starts * (small.adam_steps + small.rounds * small.iterations)
         seconds += SMALL_SLOWER * seconds_of(2 * passes * train.num_steps, SMALL_NETWORK, train)
-    is_crossed = pool.num_steps <= FEW and len(pool) > 2 and "cross_fitting" not in recipe.without
+    is_crossed = crossed and pool.num_steps <= FEW and len(pool) > 2
     return min(most, (FOLDS + 2) * seconds if is_crossed else seconds)
 
 
-def _plant_seconds(memory: AbstractMemory, pool: Episodes, score: Score) -> float:
-    folds = num_folds(pool, memory.num_past)
+def _plant_seconds(memory: AbstractMemory, pool: Episodes, score: Score, crossed: bool) -> float:
+    folds = num_folds(pool, memory.num_past) if crossed else 0
     units = num_units(pool.num_steps)
     return _small_seconds(small_recipe(memory, units, score, pool, folds, Budget()), pool)
 

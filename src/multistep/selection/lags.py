@@ -74,6 +74,7 @@ def choose_memory(
     score: Score,
     most: int | None = None,
     budget: Budget = NO_LIMIT,
+    crossed: bool = True,
 ) -> tuple[list[AbstractMemory], dict[AbstractMemory, float]]:
     """The lags and the hidden state that quick fits do best with, and the score of each memory that was
     tried.
@@ -88,8 +89,9 @@ def choose_memory(
     - `score`: the judge's.
     - `most`: past outputs at most.
     - `budget`: what all of it may spend; when its time is over no further one is tried.
+    - `crossed`: whether few episodes judge in turn.
     """
-    tried = quick_recipes(train, valid, score, most, budget)
+    tried = quick_recipes(train, valid, score, most, budget, crossed)
     judged: dict[AbstractMemory, float] = {}
     begun = time.perf_counter()
     for memory, recipe in tried.items():
@@ -120,11 +122,16 @@ def shortest(
 
 
 def quick_recipes(
-    train: Episodes, valid: Episodes, score: Score, most: int | None = None, budget: Budget = NO_LIMIT
+    train: Episodes,
+    valid: Episodes,
+    score: Score,
+    most: int | None = None,
+    budget: Budget = NO_LIMIT,
+    crossed: bool = True,
 ) -> dict[AbstractMemory, GaussNewton]:
     """A quick fit with each memory that reads no more than so many outputs; all by the same folds."""
     pool = pooled(train, valid)
-    judges = pool if num_folds(pool, 1) else valid
+    judges = pool if crossed and num_folds(pool, 1) else valid
     longest = min(int(train.lengths.max()), int(judges.lengths.max())) // 2
     longest = max(1, longest if most is None else min(longest, most))
     memories = [
@@ -132,11 +139,14 @@ def quick_recipes(
         for each in _candidates(train.state_size, longest)
         if _can_start(each, train) and is_small(each, train)
     ]
-    folds = num_folds(pool, longest)
+    folds = num_folds(pool, max((each.num_past for each in memories), default=1)) if crossed else 0
     found = {}
     for memory in memories:
-        usual = small_recipe(memory, UNITS, score, pool, folds, budget.share(1 / len(memories)))
-        found[memory] = replace(usual, horizons=(usual.judged,), starts=1, ridges=(RIDGE,), rounds=ROUNDS)
+        usual = small_recipe(memory, UNITS, score, pool, folds, NO_LIMIT)
+        quick = replace(usual, horizons=(usual.judged,), starts=1, ridges=(RIDGE,), rounds=1)
+        most_steps = budget.share(1 / len(memories)).model_steps
+        rounds = ROUNDS if most_steps is None else most_steps // quick.most_steps(pool)
+        found[memory] = replace(quick, rounds=min(max(rounds, 1), ROUNDS))
     return found
 
 

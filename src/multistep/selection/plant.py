@@ -150,7 +150,8 @@ def num_folds(pool: Episodes, num_past: int) -> int:
     too few."""
     if pool.num_steps > FEW:
         return 0
-    folds = min(MOST_FOLDS, max(len(pool), pool.num_steps // (LEAST_FOLD * num_past)))
+    long = pool.lengths[pool.lengths > num_past]  # the others cannot be started in
+    folds = min(MOST_FOLDS, max(len(long), int(long.sum()) // (LEAST_FOLD * num_past)))
     return folds if folds > 1 else 0
 
 

@@ -115,7 +115,7 @@ class GaussNewton(AbstractRecipe):
             return self._fit(train, valid, key, score)
 
     def _fit(self, train: Episodes, valid: Episodes, key: Key, score: Score) -> Fit:
-        pool = pooled(train, valid) if self.folds else train
+        begun, pool = time.perf_counter(), pooled(train, valid) if self.folds else train
         race = start_race(
             self.network,
             pool,
@@ -126,12 +126,14 @@ class GaussNewton(AbstractRecipe):
             key=key,
         )
         judge = _Judge(score, valid, race.rollouts(self.judged) if self.folds else None)
-        begun = time.perf_counter()
         best = judge.look(race.lap(race.begin(), self.horizons[0]), 0, begun)
         history, outcome, reached = (best.epoch,), Outcome.FINISHED, 0
         try:
             with progress_bar(f"{pool.num_steps} steps at once", len(self.horizons) * self.rounds, 0) as show:
                 for horizon in self.horizons:
+                    if self._is_late(begun):
+                        outcome = Outcome.STOPPED_EARLY
+                        break
                     lap, since = race.lap(best.lap.descents.weights, horizon), 0
                     if lap.horizon <= reached:
                         continue

@@ -198,6 +198,8 @@ def start_race(
     normaliser = network.normaliser(pool)
     past = network.make(pool.state_size, pool.action_size, key=key).num_past
     check_past(pool, past)
+    if (pool.lengths > past).any():  # shorter ones have nothing to learn from, or to be held out
+        pool = pool.take(np.flatnonzero(pool.lengths > past))
     pieces = held_in_turn(pool, folds, past)
     in_fold = np.arange(len(pieces)) % max(folds, 1)
     begun: list[AbstractDynamics] = []
