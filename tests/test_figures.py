@@ -487,3 +487,20 @@ def test_benchmark_figures():
         spread = f"({three_digits(ours['lowest'])} to {three_digits(ours['highest'])})"
         label = f"{test[0]}, {test[1]}, {test[2]}".replace("_", " ")
         assert f"| {label} | {' | '.join(cells)} | **{three_digits(ours['rmse'])}** {spread} |" in page
+
+
+def test_quality_figures():
+    found = summary("quality")
+    steps = found["model_steps_of_once"] / 1e6
+    assert f"one fit of {steps:.1f} million model\nsteps (`--recipe once`) {found['once']:.3f}" in BENCH
+    assert f"1 million {found['automatic 1M']:.3f}, with 2 million {found['automatic 2M']:.3f}" in BENCH
+    assert f"takes {100 * found['share_of_once']:.0f} % of the model steps" in BENCH
+
+
+def test_identification_figures():
+    found = summary("identification")["cascaded_tanks"]
+    for name in ("jax-sysid", "multistep"):
+        test, seconds = found[name]["test V"], found[name]["cpu_seconds"]
+        spread = f"({test['lowest']:.3f} to {test['highest']:.3f})"
+        assert f"{test['mean']:.3f} V {spread} in {seconds:.2g} s" in BENCH
+    assert f"a line {found['linear']['test V']['mean']:.3f} V" in BENCH
