@@ -47,4 +47,4 @@ multistep fit simple_pendulum/sac.csv --states position velocity --actions torqu
 multistep fit simple_pendulum/sac.csv --states position velocity --actions torque --time time --cut 200 --recipe smoothed --out results/pendulum_sac_twice
 multistep reproduce automatic --scale paper --out results/automatic
 # Published records of plants: the folder is where cascaded_tanks.csv, silverbox.parquet and the others are.
-multistep reproduce benchmarks benchmarks --scale paper --out results/benchmarks
+multistep reproduce benchmarks data --scale paper --out results/benchmarks
