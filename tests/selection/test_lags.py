@@ -100,3 +100,13 @@ def test_the_shortest_of_what_is_about_as_good():
     assert shortest(list(judged), judged, 1) == Lags(2)
     assert shortest(list(judged), judged | {HiddenState(3): 0.999}, 1) == HiddenState(3)
     assert shortest([Lags(5), Lags(2)], {Lags(2): -math.inf, Lags(5): -math.inf}, 1) == Lags(2)
+
+
+@pytest.mark.slow
+def test_where_no_small_network_can_be_made_it_goes_without_a_memory(monkeypatch):
+    monkeypatch.setattr(lags, "is_small", lambda memory, episodes: False)
+    train = plant_episodes(num=2)
+    recipe = Automatic(memory=ChosenMemory(), budget="2k", without=("smoothing", "cross_fitting"))
+    fit = recipe.fit(train, train, key=jax.random.key(0), score=R2Bar(5))
+    assert fit.model.num_past == 1
+    assert fit.notes[-1].startswith("Memory: none; of so many outputs")

@@ -187,7 +187,6 @@ class Automatic(AbstractRecipe):
         tried = ", ".join(f"{describe(each)} {digits(value)}" for each, value in judged.items())
         if not memories:
             memories = [NoMemory()]
-            tried = "no others: of so many outputs a small network has too many weights"
         rest = budget.share(1 - MEMORY_SHARE if judged else 1.0)
         if budget.seconds is not None:
             rest = Budget(seconds=max(1.0, budget.seconds - (time.perf_counter() - begun)))
@@ -198,13 +197,15 @@ class Automatic(AbstractRecipe):
             fits[memory] = own.fit(train, valid, key=key, score=score, checkpoint=checkpoint)
             if fits[memory].outcome is Outcome.INTERRUPTED:
                 break
-        scores = {memory: fit.judged[fit.chosen or ""] for memory, fit in fits.items()}
+        scores = {memory: fit.judged.get(fit.chosen or "", -math.inf) for memory, fit in fits.items()}
         best = shortest(list(fits), scores, train.state_size)
         last = list(fits.values())[-1].outcome
         outcome = last if last is Outcome.INTERRUPTED else fits[best].outcome
         full = [f"{describe(memory)} {digits(value)}" for memory, value in scores.items()]
         note = f"Memory: {describe(best)}, of {tried} in quick fits"
         note += f"; {' and '.join(full)} in full." if len(full) > 1 else "."
+        if not judged:
+            note = "Memory: none; of so many outputs a network small enough for quick fits cannot be made."
         return replace(fits[best], outcome=outcome, notes=(*fits[best].notes, note))
 
     def _can_repeat(self, train: Episodes, seconds: float) -> bool:

@@ -133,18 +133,16 @@ def find_benchmark(name: str) -> Benchmark:
     return BENCHMARKS[name]
 
 
-def read_benchmark(benchmark: Benchmark, folder: Path, *, direct: bool = False) -> BenchmarkData:
+def read_benchmark(benchmark: Benchmark, folder: Path) -> BenchmarkData:
     """The benchmark's records, each one episode with output `y` and input `u`, in the file's units.
 
     **Arguments:**
 
     - `benchmark`: which one.
     - `folder`: where its files are, or where a folder `benchmarks` with them is.
-    - `direct`: the action of a step is the input at its end, not at its start: for outputs that answer to the
-      input of the same sample, as Silverbox's do.
     """
-    tests = {name: _read(benchmark, record, folder, direct) for name, record in benchmark.tests}
-    return BenchmarkData(_read(benchmark, benchmark.train, folder, direct), tests)
+    tests = {name: _read(benchmark, record, folder) for name, record in benchmark.tests}
+    return BenchmarkData(_read(benchmark, benchmark.train, folder), tests)
 
 
 def free_run_rmse(model: AbstractDynamics, test: Episodes, benchmark: Benchmark) -> float:
@@ -162,7 +160,7 @@ def paper_table() -> pl.DataFrame:
         return pl.read_csv(file.read())
 
 
-def _read(benchmark: Benchmark, record: Record, folder: Path, direct: bool) -> Episodes:
+def _read(benchmark: Benchmark, record: Record, folder: Path) -> Episodes:
     path = next((path for path in _places(record.file, folder) if path.exists()), None)
     if path is None:
         raise InputError(
@@ -176,9 +174,7 @@ def _read(benchmark: Benchmark, record: Record, folder: Path, direct: bool) -> E
             f"{path} has {len(outputs)} samples, and {benchmark.name} needs {last}: take the whole record."
         )
     outputs, inputs = outputs[record.first : last], inputs[record.first : last]
-    found = Episodes.of(
-        [(outputs, inputs[1:] if direct else inputs[:-1])], state_names=[OUTPUT], action_names=[INPUT]
-    )
+    found = Episodes.of([(outputs, inputs[:-1])], state_names=[OUTPUT], action_names=[INPUT])
     units = dict(zip((OUTPUT, INPUT), benchmark.recorded, strict=True))
     origin = f"{record.file}, {record.output} from sample {record.first}"
     return replace(found, time_step=benchmark.time_step, units=units, origins=(origin,))
