@@ -343,13 +343,14 @@ def test_collect_datasets_and_use_them_by_name(logs, monkeypatch):
     monkeypatch.setenv("MULTISTEP_DATASETS", str(logs / "cache"))
     shipped = len(list((Path(__file__).parents[1] / "datasets").glob("*/*.json")))
     assert run("datasets", folder=logs).stdout.count("not collected") == 8 - shipped
-    missing = run("inspect", "cartpole/random", folder=logs, code=2)
-    assert "make it with 'multistep collect cartpole/random'" in missing.stderr
-    first = run("collect", "cartpole/random", folder=logs)
+    missing = run("inspect", "halfcheetah/random", folder=logs, code=2)
+    assert "make it with 'multistep collect halfcheetah/random'" in missing.stderr
+    first = run("collect", "cartpole/random", "--anew", folder=logs)
     assert "was collected in" in first.stdout
+    assert (logs / "cache" / "cartpole" / "random.npz").exists()
     assert "was there already" in run("collect", "cartpole/random", folder=logs).stdout
     listed = run("datasets", folder=logs).stdout
-    assert listed.count("not collected") == 7 - shipped
+    assert listed.count("not collected") == 8 - shipped
     assert "25.3 +- 18.0" in listed
     seen = run("inspect", "cartpole/random", "--out", "seen_cartpole", folder=logs)
     assert seen.stdout.startswith(

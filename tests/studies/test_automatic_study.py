@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from multistep.errors import InputError
 from multistep.runs.row_log import RowLog
-from multistep.studies.automatic import cell_rows
+from multistep.studies.automatic import AutomaticConfig, cell_rows, chosen_methods
 
 
 def row(method, r2bar, fold=0, noise=0.01):
@@ -26,6 +27,19 @@ def test_a_cell_has_the_mean_of_every_method_beside_the_papers_best():
     assert cell["paper_best"] == 0.954  # the table of R2bar(100), Cartpole random with 1 % noise
     assert cell["ceiling"] is None
     assert [cell["noise"] for cell in cell_rows([*rows, row("linear", 0.1, noise=0.0)])] == [0.0, 0.01]
+
+
+def test_some_of_the_methods_can_be_run_by_name():
+    assert list(chosen_methods(AutomaticConfig())) == [
+        "linear",
+        "one_step",
+        "smoothed",
+        "automatic",
+        "ceiling",
+    ]
+    assert list(chosen_methods(AutomaticConfig(method=("ceiling", "linear")))) == ["linear", "ceiling"]
+    with pytest.raises(InputError, match="There is no method lines: name one of linear, one_step, "):
+        chosen_methods(AutomaticConfig(method=("lines",)))
 
 
 @pytest.mark.slow

@@ -30,7 +30,8 @@ def test_the_catalogue_is_the_papers():
         find_dataset("hopper/random")
 
 
-def test_what_is_kept_is_what_is_loaded(tmp_path):
+def test_what_is_kept_is_what_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "SHIPPED", ())
     dataset, episodes = find_dataset("swimmer/random"), random_episodes([5, 3], state_size=8, rewards=True)
     episodes = replace(episodes, state_names=dataset.task.state_names)
     assert cached(dataset, tmp_path) is None
@@ -81,6 +82,7 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 
 def test_the_folder_can_be_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "SHIPPED", ())
     monkeypatch.delenv("MULTISTEP_DATASETS", raising=False)
     assert datasets_folder().parts[-2:] == ("multistep", "datasets")
     monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "mine"))
@@ -97,8 +99,8 @@ def test_some_come_with_the_package():
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_those_that_come_with_the_package_are_whole(path, tmp_path):
-    """As recorded, of the paper's size, small enough for a repository; random episodes first, then better
-    ones."""
+    """As recorded, of the paper's size, small enough for a repository; those of replay have random
+    episodes first, then better ones."""
     dataset = find_dataset(f"{path.parent.name}/{path.stem}")
     episodes = load_dataset(dataset.name, tmp_path)  # refused if its checksum or its recipe is another
     assert dataset_path(dataset, tmp_path) == path
@@ -108,4 +110,5 @@ def test_those_that_come_with_the_package_are_whole(path, tmp_path):
     assert episodes.state_names == dataset.task.state_names
     kept = cached(dataset, tmp_path)
     assert kept.return_mean == pytest.approx(float(episodes.returns.mean()), rel=1e-5)
-    assert episodes.returns[-10:].mean() > 2 * abs(episodes.returns[:3]).mean()
+    if path.stem != "random":
+        assert episodes.returns[-10:].mean() > 2 * abs(episodes.returns[:3]).mean()

@@ -13,6 +13,7 @@ import tyro
 
 from multistep.agents.collecting import collect
 from multistep.data import Episodes, add_noise, episodes_digest, first_pieces
+from multistep.errors import InputError
 from multistep.evaluation import R2Bar, score
 from multistep.losses import Uniform
 from multistep.runs.provenance import plain
@@ -64,6 +65,8 @@ class AutomaticConfig:
     noise: tuple[float, ...] = ()
     """Noise scales, as shares of each state's range (default: 0, 0.01 and 0.02, for the random ones of
     Cartpole and Swimmer 0.05 too)."""
+    method: tuple[str, ...] = ()
+    """What to run: linear, one_step, smoothed, automatic, ceiling (default: all of them)."""
     where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
     """Where the jobs run."""
     seed: int = 0
@@ -205,7 +208,7 @@ def prepare(
         name = episodes_digest(episodes)
         data[name] = episodes
         horizon = 20 if config.scale == "smoke" else 100
-        methods = {**METHODS[config.scale], "ceiling": None}
+        methods = chosen_methods(config)
         for noise in config.noise or (*NOISES, *MORE_NOISE.get(dataset.name, ())):
             jobs += [
                 MethodJob(name, dataset.name, noise, method, recipe, fold, config.seed, horizon)
@@ -214,6 +217,14 @@ def prepare(
             ]
     # One split of everything first: a table is there long before the last row.
     return sorted(jobs, key=lambda job: job.fold.number), data
+
+
+def chosen_methods(config: AutomaticConfig) -> dict[str, AbstractRecipe | None]:
+    """The recipes to run by name; the true simulator has none."""
+    methods = {**METHODS[config.scale], "ceiling": None}
+    if unknown := [name for name in config.method if name not in methods]:
+        raise InputError(f"There is no method {unknown[0]}: name one of {', '.join(methods)}.")
+    return {name: recipe for name, recipe in methods.items() if not config.method or name in config.method}
 
 
 def _methods(rows: Sequence[Row]) -> set[str]:
