@@ -1,6 +1,8 @@
+import pytest
+
 from multistep.losses import Custom
 from multistep.training import Epoch, Growing, Lesson, Once, Outcome
-from multistep.training.curricula import LENIENCE
+from multistep.training.curricula import AGAIN, LENIENCE
 
 SETTINGS = Once(horizon=16)
 
@@ -64,6 +66,27 @@ def test_one_stage_is_the_horizon_that_was_asked_for():
         Growing(model_steps=16 * 100 * 16 * 2, stages=1, batch_size=16, epoch_steps=100), rising
     )
     assert [epoch.horizon for epoch in epochs] == [16, 16]
+
+
+def test_the_last_horizon_is_repeated_while_that_is_of_use():
+    curriculum = Growing(model_steps=16 * 100 * 3 * 30, batch_size=16, epoch_steps=100, repeats=4)
+    epochs, outcome = history(curriculum, rising)
+    assert [epoch.horizon for epoch in epochs[9:]] == [16] * 3 * 5
+    assert outcome is Outcome.FINISHED
+    assert len(epochs) == curriculum.num_epochs(SETTINGS, count_windows)
+    assert curriculum.most_steps(SETTINGS, count_windows) == 16 * 100 * 3 * (30 + 4 * 16)
+    epochs, outcome = history(curriculum, lambda number: rising(min(number, 14)))
+    assert len(epochs) == 18  # the second time was of no use
+    assert outcome is Outcome.STOPPED_EARLY
+    rates = [curriculum.next(epochs[:number], SETTINGS, count_windows).learning_rates for number in (12, 14)]
+    assert rates[0][0] == pytest.approx(AGAIN * SETTINGS.learning_rate)
+    assert rates[1][-1] < 1e-3 * SETTINGS.learning_rate
+
+
+def test_a_repeat_has_the_horizon_at_which_growing_stopped():
+    curriculum = Growing(model_steps=16 * 100 * 3 * 30, batch_size=16, epoch_steps=100, repeats=1)
+    epochs, _ = history(curriculum, rising, lambda horizon: 1e3 if horizon > 2 else 1.0)
+    assert [epoch.horizon for epoch in epochs] == [2] * 3 + [4] * 12
 
 
 def epochs_with(*scores):

@@ -29,9 +29,15 @@ from multistep.runs.provenance import plain
 from multistep.selection.budget import Budget, seconds_spent
 from multistep.selection.folds import deal_folds
 from multistep.selection.lags import ChosenMemory, choose_memory, describe, shortest
-from multistep.selection.lengths import CLEAN_MEMBER_STEPS, MEMBER_STEPS, first_steps, second_steps
+from multistep.selection.lengths import (
+    CLEAN_MEMBER_STEPS,
+    MEMBER_STEPS,
+    REPEATS,
+    first_steps,
+    second_steps,
+)
 from multistep.selection.plant import fit_plant, is_small
-from multistep.selection.tried import NAMES, Tried, digits
+from multistep.selection.tried import NAMES, Tried, digits, rises
 from multistep.training import (
     AbstractRecipe,
     Averaging,
@@ -72,6 +78,7 @@ SHORT = 120
 MEMORY_SHARE = 0.3
 """Of a budget for the choice of the memory."""
 INTERRUPTED = "It was interrupted."
+STILL_RISING = "The score of the longer fit was still rising at its end: a larger budget may help."
 STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
 """What can be left out by name, for a comparison."""
 
@@ -283,10 +290,21 @@ class Automatic(AbstractRecipe):
         if first.outcome is not Outcome.DIVERGED and steps:
             each = CLEAN_MEMBER_STEPS if is_clean else MEMBER_STEPS
             members = 1 if "averaging" in self.without else min(max(round(steps / each), 1), MOST_MEMBERS)
-            longer = Growing(steps // members, stages=1 if "growing" in self.without else STAGES)
+            longer = Growing(
+                steps // members,
+                stages=1 if "growing" in self.without else STAGES,
+                repeats=REPEATS if is_clean and self.budget is None else 0,
+            )
             several = Averaging(self._once(train, longer), members)
-            attempt("second", several, episodes, jax.random.fold_in(key, 1), judge)
+            second = attempt("second", several, episodes, jax.random.fold_in(key, 1), judge)
+            if self._is_cut_short(second, is_clean):
+                notes.append(STILL_RISING)
         return self._judged(parts, judge, valid, observer, notes)
+
+    def _is_cut_short(self, second: Fit, is_clean: bool) -> bool:
+        """Whether the longer fit would have gone on but for its budget, or for the most that there is."""
+        last = list(second.parts.values() or [second])[-1]
+        return rises(last) if self.budget is not None else is_clean and last.outcome is Outcome.FINISHED
 
     def _judged(
         self,

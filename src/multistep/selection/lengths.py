@@ -15,6 +15,8 @@ MEMBERS, MEMBER_STEPS = 3, 5_300_000
 another network is worth more."""
 CLEAN_MEMBERS, CLEAN_MEMBER_STEPS = 2, 12_000_000
 """The same where there is no noise to learn."""
+REPEATS = 4
+"""There the last horizon is gone through again, at most so often, while that is of use."""
 PASSES = 1000
 """No fit takes more model steps than so many for each step of the training episodes."""
 STEPS_PER_SECOND = 100_000

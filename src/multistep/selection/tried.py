@@ -92,7 +92,7 @@ class Tried:
         horizons = list(dict.fromkeys(epoch.horizon for epoch in last.history))
         members = f"The mean of {len(chosen.parts)}, each trained" if chosen.parts else "Trained"
         trained = f"{members} with a horizon of {', '.join(map(str, horizons))}"
-        trained += " steps" + (", its score still rising: a larger budget may help" if _rises(last) else "")
+        trained += f" steps, {len(last.history)} epochs" + (" each" if chosen.parts else "")
         return replace(
             chosen,
             notes=(tried, f"{why}.", f"{trained}.", *self.notes, *more),
@@ -117,7 +117,7 @@ class Tried:
         return f"ahead of {NAMES[others[0]]} by {digits(lead)}{interval}"
 
 
-def _rises(fit: Fit) -> bool:
+def rises(fit: Fit) -> bool:
     """Whether the last quarter of the epochs took away more than a tenth of what was left unexplained."""
     scores = [epoch.score for epoch in fit.history]
     before = scores[: -max(1, len(scores) // 4)]

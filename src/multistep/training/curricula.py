@@ -21,6 +21,10 @@ LENIENCE = 0.3
 """Of what the best epoch leaves unexplained, so much more is as good."""
 STEEPER = 100.0
 """So many times the first horizon's steepness is where horizons stop growing."""
+AGAIN = 0.5
+"""Of the learning rate, where the last horizon is gone through again."""
+GAIN = 0.05
+"""Of what was left unexplained: so much has to be gained for going through it once more."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ class Growing(AbstractCurriculum):
 
     Each horizon has as many epochs as the last: a short one costs little, and what it has learned is where
     the next one starts. The next comes early if the score no longer rises; the last one too, where rollouts
-    drift apart so fast that twice the horizon would teach noise.
+    drift apart so fast that twice the horizon would teach noise. With `repeats`, the last horizon is gone
+    through again and again, from half of the learning rate, until that is of no more use.
     """
 
     model_steps: int = 16_000_000
@@ -67,14 +72,16 @@ class Growing(AbstractCurriculum):
     """Windows per gradient step."""
     epoch_steps: int = 840
     """Gradient steps of an epoch, fewer if there are not so many batches."""
+    repeats: int = 0
+    """How often the last horizon is gone through again at most."""
 
     def next(
         self, history: tuple[Epoch, ...], settings: Settings, count_windows: Callable[[int], int]
     ) -> Lesson | Outcome:
         horizons, length = self.horizons(settings), self.stage_epochs(settings, count_windows)
         stage, rung, epoch = self._place(history, len(horizons), length)
-        if stage == len(horizons):
-            return Outcome.FINISHED
+        if stage >= len(horizons):
+            return self._again(history, settings, count_windows, stage - len(horizons), horizons[rung], epoch)
         batch_size, num_batches = self._batches(horizons[rung], sum(horizons), count_windows)
         # The rate falls with the model steps, not with the epochs: those of the last horizon are the most.
         epochs = epoch + np.arange(num_batches) / num_batches
@@ -82,21 +89,41 @@ class Growing(AbstractCurriculum):
         rates = settings.learning_rate * (1 + np.cos(np.pi * done)) / 2
         return Lesson(settings.loss, settings.weights, horizons[rung], batch_size, rates)
 
+    def _again(
+        self,
+        history: tuple[Epoch, ...],
+        settings: Settings,
+        count_windows: Callable[[int], int],
+        times: int,
+        horizon: int,
+        epoch: int,
+    ) -> Lesson | Outcome:
+        """The next epoch of another time with the last horizon, or the end."""
+        length, all_horizons = self.stage_epochs(settings, count_windows), sum(self.horizons(settings))
+        if epoch == 0 and times and not has_gained(history, length):
+            return Outcome.STOPPED_EARLY
+        if times == self.repeats:
+            return Outcome.FINISHED
+        batch_size, num_batches = self._batches(horizon, all_horizons, count_windows)
+        rates = cosine_rates(AGAIN * settings.learning_rate, epoch, num_batches, length)
+        return Lesson(settings.loss, settings.weights, horizon, batch_size, rates)
+
     def _place(self, history: tuple[Epoch, ...], num_stages: int, length: int) -> tuple[int, int, int]:
         """After this history: stage, which of the horizons it has, and epochs of it that are over."""
         stage = rung = start = 0
         for end in range(1, len(history) + 1):
             so_far = history[start:end]
             if len(so_far) == length or (stage < num_stages - 1 and has_stopped_rising(so_far)):
-                rung += not is_too_steep(so_far[-1], history[0])
+                rung += stage < num_stages - 1 and not is_too_steep(so_far[-1], history[0])
                 stage, start = stage + 1, end
         return stage, rung, len(history) - start
 
     def num_epochs(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
-        return len(self.horizons(settings)) * self.stage_epochs(settings, count_windows)
+        return (len(self.horizons(settings)) + self.repeats) * self.stage_epochs(settings, count_windows)
 
     def most_steps(self, settings: Settings, count_windows: Callable[[int], int]) -> int:
-        return self.model_steps
+        horizons = self.horizons(settings)
+        return self.model_steps + int(self.repeats * self.model_steps * horizons[-1] / sum(horizons))
 
     def best(self, history: tuple[Epoch, ...]) -> Epoch | None:
         """The last epoch that is about as good as the best.
@@ -150,6 +177,12 @@ def has_stopped_rising(epochs: tuple[Epoch, ...]) -> bool:
         return False
     best = max(epoch.score for epoch in before)
     return max(epoch.score for epoch in last) < best + 0.01 * (1 - best)
+
+
+def has_gained(history: tuple[Epoch, ...], length: int) -> bool:
+    """Whether the last so many epochs have explained enough of what was left unexplained before."""
+    before, after = (max(epoch.score for epoch in part) for part in (history[:-length], history[-length:]))
+    return 1 - after <= (1 - GAIN) * (1 - before)
 
 
 def is_too_steep(epoch: Epoch, first: Epoch) -> bool:
