@@ -1,7 +1,6 @@
 """What is learned: its contract, the network, the forecast; models in units and in files; the observer."""
 
 from multistep.dynamics.averaged import AveragedConfig as AveragedConfig
-from multistep.dynamics.averaged import average as average
 from multistep.dynamics.base import AbstractArchitecture as AbstractArchitecture
 from multistep.dynamics.base import AbstractDynamics as AbstractDynamics
 from multistep.dynamics.base import AbstractModel as AbstractModel
@@ -9,6 +8,8 @@ from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
 from multistep.dynamics.committee import CommitteeConfig as CommitteeConfig
+from multistep.dynamics.ensemble import average as average
+from multistep.dynamics.ensemble import stacked as stacked
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
 from multistep.dynamics.hidden import HiddenConfig as HiddenConfig
@@ -36,6 +37,10 @@ from multistep.dynamics.normaliser import fit_normaliser as fit_normaliser
 from multistep.dynamics.observer import Belief as Belief
 from multistep.dynamics.observer import ObservedModel as ObservedModel
 from multistep.dynamics.observer import Observer as Observer
+from multistep.dynamics.particles import forecast_with_spread as forecast_with_spread
+from multistep.dynamics.particles import roll_particles as roll_particles
 from multistep.dynamics.rollout import rollout as rollout
 from multistep.dynamics.saved import Saved as Saved
 from multistep.dynamics.shallow import ShallowConfig as ShallowConfig
+from multistep.dynamics.uncertainty import Forecast as Forecast
+from multistep.dynamics.uncertainty import Uncertainty as Uncertainty

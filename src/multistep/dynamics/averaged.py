@@ -1,6 +1,5 @@
 """`Averaged`: one step of several models, and the mean of where they arrive."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import jax
@@ -9,8 +8,6 @@ from jaxtyping import PyTree
 
 from multistep.data import Episodes
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel
-from multistep.dynamics.committee import Committee
-from multistep.dynamics.lagged import Lagged
 from multistep.dynamics.linear import CorrectedConfig
 from multistep.errors import InputError
 from multistep.types import Action, Key, State
@@ -49,6 +46,9 @@ class Averaged(AbstractModel):
     def step(self, state: State, action: Action) -> State:
         return jnp.stack([member.step(state, action) for member in self.members]).mean(axis=0)
 
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(own for member in self.members for own in member.separate())
+
     def trained(self) -> PyTree[bool]:
         return Averaged(tuple(member.trained() for member in self.members))
 
@@ -56,13 +56,3 @@ class Averaged(AbstractModel):
     def architecture(self) -> AveragedConfig | None:
         inner = self.members[0].architecture
         return None if inner is None else AveragedConfig(len(self.members), inner)
-
-
-def average(learned: Sequence[AbstractDynamics]) -> AbstractDynamics:
-    """The mean of what was learned several times on the same episodes: of each step, where the memories mean
-    the same; of what is predicted, where they do not, as those of hidden states."""
-    if all(isinstance(each, AbstractModel) for each in learned):
-        return Averaged(tuple(learned))  # pyright: ignore[reportArgumentType]
-    if all(isinstance(each, Lagged) for each in learned):
-        return replace(learned[0], model=Averaged(tuple(each.model for each in learned)))  # pyright: ignore
-    return Committee(tuple(learned))

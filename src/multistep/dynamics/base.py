@@ -99,6 +99,10 @@ class AbstractDynamics(eqx.Module):
         """The dynamics for use, once it is trained."""
         return self
 
+    def separate(self) -> "tuple[AbstractDynamics, ...]":
+        """The members of an ensemble, each a dynamics by itself; of anything else, that alone."""
+        return (self,)
+
     @property
     def names(self) -> Names | None:
         """The columns that it was made for, if it knows."""
@@ -121,6 +125,10 @@ class AbstractModel(AbstractDynamics):
     @property
     def num_past(self) -> int:
         return 1
+
+    def step_deviation(self, state: State, action: Action) -> State | None:
+        """Standard deviation of where a step arrives, by a model that has learned it; none otherwise."""
+        return None
 
     def start(self, past: Past) -> State:
         return past.states[-1]

@@ -57,6 +57,9 @@ class Committee(AbstractDynamics):
         means = [member.predict(own).mean for member, own in zip(self.members, memory, strict=True)]
         return Prediction(jnp.stack(means).mean(axis=0))
 
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(own for member in self.members for own in member.separate())
+
     def trained(self) -> PyTree[bool]:
         return Committee(tuple(member.trained() for member in self.members))
 

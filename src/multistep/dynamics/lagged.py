@@ -110,6 +110,9 @@ class Lagged(AbstractDynamics):
         count = np.arange(len(starts), dtype=np.int32)
         return Windows(pairs, known, 1), np.stack([2 * count, count], axis=1)
 
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(replace(self, model=own) for own in self.model.separate())  # pyright: ignore
+
     def trained(self) -> PyTree[bool]:
         everything = jax.tree.map(lambda _: True, self)
         parts = self.model.trained(), False

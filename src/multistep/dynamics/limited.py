@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from numpy import ndarray
 
 from multistep.data import Episodes, Windows, stuck_ends
-from multistep.dynamics.base import AbstractArchitecture, AbstractModel
+from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel
 from multistep.dynamics.normaliser import Normaliser
 from multistep.dynamics.shallow import ShallowConfig
 from multistep.errors import InputError
@@ -74,6 +74,9 @@ class Limited(AbstractModel):
 
         lowest, highest = normalised(self.made_by.lowest, -np.inf), normalised(self.made_by.highest, np.inf)
         return replace(self, inner=inner, lowest=lowest, highest=highest)
+
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(replace(self, inner=own) for own in self.inner.separate())  # pyright: ignore
 
     def trained(self) -> PyTree[bool]:
         everything = jax.tree.map(lambda _: True, self)

@@ -1,8 +1,9 @@
 """`Model`: what a fit returns and everything else uses, a learned dynamics in the user's own units."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 import equinox as eqx
 import jax
@@ -16,8 +17,12 @@ from multistep.data.frames import as_pandas, named
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Memory, Names, Prediction
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.normaliser import Normaliser
+from multistep.dynamics.particles import forecast_with_spread
+from multistep.dynamics.uncertainty import Forecast, Uncertainty
 from multistep.errors import InputError
-from multistep.types import Action, State, States
+from multistep.types import Action, Key, State, States
+
+NUM_PARTICLES = 100
 
 
 class Model(AbstractModel):
@@ -38,10 +43,54 @@ class Model(AbstractModel):
     """Seconds of one step, if the training data said."""
     units: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
     """Names and units of states and actions, where the training data said."""
+    uncertainty: Uncertainty | None = None
+    """How far it may be off, if that was found."""
 
     def step(self, state: State, action: Action) -> State:
         normalised = self.normaliser.normalise_state(state), self.normaliser.normalise_action(action)
         return self.normaliser.restore_state(self.learned.step(*normalised))
+
+    def step_deviation(self, state: State, action: Action) -> State | None:
+        normalised = self.normaliser.normalise_state(state), self.normaliser.normalise_action(action)
+        own = self.learned.step_deviation(*normalised)
+        return None if own is None else own * self.normaliser.state_deviation
+
+    def separate(self) -> "tuple[AbstractDynamics, ...]":
+        return tuple(replace(self, learned=own, uncertainty=None) for own in self.learned.separate())  # pyright: ignore
+
+    @overload
+    def predict(self, memory: State) -> Prediction: ...
+    @overload
+    def predict(
+        self, memory: Past | ArrayLike, actions: ArrayLike, *, number: int = 100, key: Key | None = None
+    ) -> Forecast: ...
+    def predict(
+        self,
+        memory: Any,
+        actions: ArrayLike | None = None,
+        *,
+        number: int = NUM_PARTICLES,
+        key: Key | None = None,
+    ) -> Prediction | Forecast:
+        """What is observed at the time of the memory; with actions, what will be measured after each of them,
+        and how far from that it may be.
+
+        ```python
+        forecast = model.predict(state, actions)
+        forecast.mean, forecast.deviation, forecast.interval(0.9), forecast.samples
+        ```
+
+        **Arguments:**
+
+        - `memory`: the state; with actions, what was measured last, or a `Past` of several measurements: the
+        more, the surer is the start.
+        - `actions`: in every step one number for each of `action_names`.
+        - `number`: of particles that the forecast is made of.
+        - `key`: for what is drawn; none: the same every time.
+        """
+        if actions is None:
+            return Prediction(memory)
+        return _with_spread(self, memory, actions, number, key)
 
     def rollout(self, state: ArrayLike, actions: ArrayLike) -> States:
         """The states after each of the actions.
@@ -85,6 +134,8 @@ class MemoryModel(AbstractDynamics):
     """Seconds of one step, if the training data said."""
     units: tuple[tuple[str, str], ...] = eqx.field(static=True, default=())
     """Names and units of states and actions, where the training data said."""
+    uncertainty: Uncertainty | None = None
+    """How far it may be off, if that was found."""
 
     @property
     def num_past(self) -> int:
@@ -97,10 +148,39 @@ class MemoryModel(AbstractDynamics):
     def step(self, memory: Memory, given: Action) -> Memory:
         return self.learned.step(memory, self.normaliser.normalise_action(given))
 
-    def predict(self, memory: Memory) -> Prediction:
+    @overload
+    def predict(self, memory: Memory) -> Prediction: ...
+    @overload
+    def predict(
+        self, memory: Past, actions: ArrayLike, *, number: int = 100, key: Key | None = None
+    ) -> Forecast: ...
+    def predict(
+        self,
+        memory: Any,
+        actions: ArrayLike | None = None,
+        *,
+        number: int = NUM_PARTICLES,
+        key: Key | None = None,
+    ) -> Prediction | Forecast:
+        """What is observed at the time of the memory; with actions, what will be measured after each of them,
+        and how far from that it may be.
+
+        **Arguments:**
+
+        - `memory`: the memory; with actions, the `Past`: `num_past` measurements and the actions between
+        them.
+        - `actions`: in every step one number for each of `action_names`.
+        - `number`: of samples that the forecast has.
+        - `key`: for what is drawn; none: the same every time.
+        """
+        if actions is not None:
+            return _with_spread(self, memory, actions, number, key)
         mean, deviation, noted = self.learned.predict(memory)
         deviation = None if deviation is None else deviation * self.normaliser.state_deviation
         return Prediction(self.normaliser.restore_state(mean), deviation, noted)
+
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(replace(self, learned=own, uncertainty=None) for own in self.learned.separate())
 
     def rollout(
         self, past_states: ArrayLike, past_actions: ArrayLike, actions: ArrayLike | None = None
@@ -172,6 +252,45 @@ def check_time_step(dynamics: AbstractDynamics, episodes: Episodes) -> None:
     )
 
 
+def _with_spread(
+    model: Model | MemoryModel, past: Any, actions: ArrayLike, number: int, key: Key | None
+) -> Forecast:
+    if model.uncertainty is None:
+        raise InputError(
+            "The model does not know how far it may be off: fit it with the automatic recipe or an Ensemble, "
+            "or call multistep.calibrate(model, train, held_out)."
+        )
+    if number < 1:
+        raise InputError(f"A forecast of {number} particles: it takes 1 or more.")
+    if not isinstance(past, Past):
+        past = Past(jnp.atleast_2d(jnp.asarray(past, float)), jnp.zeros((0, len(model.action_names))))
+    past = Past(jnp.asarray(past.states, float), jnp.asarray(past.actions, float))
+    given = jnp.asarray(actions, float)
+    _check_shapes(model, past, given, len(past.states))
+    if len(past.states) < model.num_past:
+        raise InputError(
+            f"The model starts from {model.num_past} samples, the past has {len(past.states)}: give more."
+        )
+    return _forecast_with_spread(model, past, given, number, jax.random.key(0) if key is None else key)
+
+
+@eqx.filter_jit
+def _forecast_with_spread(
+    model: Model | MemoryModel, past: Past, actions: jax.Array, number: int, key: Key
+) -> Forecast:
+    assert model.uncertainty is not None
+    return forecast_with_spread(
+        model,
+        model.uncertainty,
+        past,
+        actions,
+        number=number,
+        key=key,
+        names=model.state_names,
+        time_step=model.time_step,
+    )
+
+
 def _frame_of(model: Model | MemoryModel, states: ArrayLike) -> Any:
     rows = np.asarray(states)
     if rows.ndim != 2 or rows.shape[1] != len(model.state_names):
@@ -183,7 +302,15 @@ def _frame_of(model: Model | MemoryModel, states: ArrayLike) -> Any:
 
 
 def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."]) -> States:
-    num_past, states, names = model.num_past, len(model.state_names), len(model.action_names)
+    _check_shapes(model, past, actions, model.num_past)
+    return _forecast(model, past, actions)
+
+
+def _check_shapes(
+    model: Model | MemoryModel, past: Past, actions: Float[Array, "..."], num_past: int
+) -> None:
+    """Raise an `InputError` unless the past has so many samples, and all the columns of the model."""
+    states, names = len(model.state_names), len(model.action_names)
     expected = (num_past, states), (num_past - 1, names), (names,)
     if (past.states.shape, past.actions.shape, actions.shape[1:]) != expected:
         start = (
@@ -194,7 +321,6 @@ def _rollout(model: Model | MemoryModel, past: Past, actions: Float[Array, "..."
             f"start from {start}, and give one number for each of {', '.join(model.state_names)}, and in "
             f"every step one for each of {', '.join(model.action_names)}."
         )
-    return _forecast(model, past, actions)
 
 
 @eqx.filter_jit
