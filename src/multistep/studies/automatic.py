@@ -117,7 +117,11 @@ class MethodJob(AbstractJob):
             r2bar, clean_r2bar = (
                 score(part.model, each, horizon=self.score_horizon).r2bar() for each in (test, clean)
             )
-            return {"r2bar": r2bar, "clean_r2bar": clean_r2bar, "fit_seconds": seconds}
+            members = [
+                score(member.model, test, horizon=self.score_horizon).r2bar()
+                for member in part.parts.values()
+            ]
+            return {"r2bar": r2bar, "clean_r2bar": clean_r2bar, "fit_seconds": seconds, "members": members}
 
         return {
             "outcome": str(fitted.outcome),
