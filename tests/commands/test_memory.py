@@ -78,7 +78,7 @@ def test_a_memory_goes_around_the_network_of_any_recipe():
         ms.Automatic(),
         ms.training.LeastSquares(),
         ms.training.QuasiNewton(),
-        ms.training.Averaging(ms.Once()),
+        ms.training.Ensemble(ms.Once()),
     ):
         for memory in (Lags(3), HiddenState(2, 4)):
             put = with_memory(recipe, memory)

@@ -1,15 +1,16 @@
 """What is learned: its contract, the network, the forecast; models in units and in files; the observer."""
 
-from multistep.dynamics.averaged import AveragedConfig as AveragedConfig
 from multistep.dynamics.base import AbstractArchitecture as AbstractArchitecture
 from multistep.dynamics.base import AbstractDynamics as AbstractDynamics
 from multistep.dynamics.base import AbstractModel as AbstractModel
 from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
-from multistep.dynamics.committee import CommitteeConfig as CommitteeConfig
+from multistep.dynamics.ensemble import AveragedConfig as AveragedConfig
+from multistep.dynamics.ensemble import CommitteeConfig as CommitteeConfig
+from multistep.dynamics.ensemble import MixedConfig as MixedConfig
 from multistep.dynamics.ensemble import average as average
-from multistep.dynamics.ensemble import stacked as stacked
+from multistep.dynamics.ensemble import together as together
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
 from multistep.dynamics.hidden import HiddenConfig as HiddenConfig

@@ -6,7 +6,7 @@ Loading executes no code: the kinds are those of the registry, and a user's own 
 
 import json
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from multistep.dynamics.averaged import AveragedConfig
 from multistep.dynamics.base import AbstractArchitecture
-from multistep.dynamics.committee import CommitteeConfig
+from multistep.dynamics.ensemble import AveragedConfig, CommitteeConfig, MixedConfig
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.limited import LimitedConfig
@@ -27,7 +26,9 @@ from multistep.dynamics.linear import CorrectedConfig, LineConfig
 from multistep.dynamics.model import MemoryModel, Model, in_units
 from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.normaliser import Normaliser
+from multistep.dynamics.renormalised import RenormalisedConfig
 from multistep.dynamics.shallow import ShallowConfig
+from multistep.dynamics.uncertainty import Uncertainty
 from multistep.errors import InputError
 from multistep.registry import Registry
 from multistep.runs.atomic import replacing
@@ -45,6 +46,8 @@ ARCHITECTURES = Registry(
         "lagged": LaggedConfig,
         "hidden": HiddenConfig,
         "committee": CommitteeConfig,
+        "mixed": MixedConfig,
+        "renormalised": RenormalisedConfig,
         "limited": LimitedConfig,
         "shallow": ShallowConfig,
     },
@@ -72,6 +75,7 @@ def save_model(model: Model | MemoryModel, path: str | Path) -> None:
         "action_names": model.action_names,
         **({} if model.time_step is None else {"time_step": model.time_step}),
         **({"units": dict(model.units)} if model.units else {}),
+        **({} if model.uncertainty is None else {"uncertainty": model.uncertainty.sizes}),
     }
     arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(model).items()}
     with replacing(Path(path)) as temporary:
@@ -132,8 +136,9 @@ def _skeleton(path: Path, header: dict[str, Any], has_ranges: bool) -> Model | M
         names = tuple(header["state_names"]), tuple(header["action_names"])
         step = header.get("time_step")
         units = {str(name): str(unit) for name, unit in header.get("units", {}).items()}
+        step = None if step is None else float(step)
         return eqx.filter_eval_shape(
-            _empty_model, architecture, *names, None if step is None else float(step), units, has_ranges
+            _empty_model, architecture, *names, step, units, has_ranges, header.get("uncertainty")
         )
     except InputError:
         raise
@@ -145,13 +150,16 @@ def _skeleton(path: Path, header: dict[str, Any], has_ranges: bool) -> Model | M
 
 def _described(architecture: AbstractArchitecture) -> dict[str, Any]:
     """Kind and settings; those of an architecture within it likewise."""
+
+    def described(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [described(each) for each in value]
+        return _described(value) if isinstance(value, AbstractArchitecture) else value
+
     settings = {f.name: getattr(architecture, f.name) for f in fields(architecture)}  # pyright: ignore
     return {
         "kind": ARCHITECTURES.name_of(type(architecture)),
-        "settings": {
-            name: _described(value) if isinstance(value, AbstractArchitecture) else value
-            for name, value in settings.items()
-        },
+        "settings": {name: described(value) for name, value in settings.items()},
     }
 
 
@@ -161,7 +169,7 @@ def _made(path: Path, described: dict[str, Any]) -> AbstractArchitecture:
     def setting(value: Any) -> Any:
         if isinstance(value, dict):
             return _made(path, value)
-        return tuple(value) if isinstance(value, list) else value
+        return tuple(map(setting, value)) if isinstance(value, list) else value
 
     settings = {name: setting(value) for name, value in described["settings"].items()}
     return _architecture(path, described["kind"])(**settings)
@@ -188,12 +196,16 @@ def _empty_model(
     time_step: float | None,
     units: dict[str, str],
     has_ranges: bool,
+    uncertainty: dict[str, int] | None,
 ) -> Model | MemoryModel:
     states, actions = len(state_names), len(action_names)
     learned = architecture.make(states, actions, key=jax.random.key(0)).freeze()
     ranges = (jnp.zeros((2, states)), jnp.zeros((2, actions))) if has_ranges else ()
     sizes = jnp.zeros(states), jnp.ones(states), jnp.zeros(actions), jnp.ones(actions)
-    return in_units(learned, Normaliser(*sizes, *ranges), state_names, action_names, time_step, units)
+    model = in_units(learned, Normaliser(*sizes, *ranges), state_names, action_names, time_step, units)
+    return (
+        model if uncertainty is None else replace(model, uncertainty=Uncertainty.empty(states, **uncertainty))
+    )
 
 
 def _filled(path: Path, skeleton: Model | MemoryModel, arrays: dict[str, np.ndarray]) -> Model | MemoryModel:

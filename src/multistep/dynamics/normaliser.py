@@ -1,6 +1,8 @@
 """Normaliser: states and actions to zero mean and unit deviation, with the statistics of the training
 episodes."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +49,26 @@ def fit_normaliser(episodes: Episodes) -> Normaliser:
     )
     ranges = _range_of(episodes.states, episodes.turns), _range_of(episodes.actions)
     return Normaliser(state_mean, state_unit, action_mean, action_unit, *ranges)
+
+
+def over_all_ranges(normalisers: Sequence[Normaliser]) -> Normaliser:
+    """The first of them, with a range that holds those of all; with none, if one of them does not know
+    its own."""
+
+    def widest(ranges: list[Float[Array | ndarray, "2 column"] | None]) -> Float[ndarray, "2 column"] | None:
+        known = [np.asarray(each) for each in ranges if each is not None]
+        if len(known) < len(ranges):
+            return None
+        return np.stack(
+            [np.min([low for low, _ in known], axis=0), np.max([high for _, high in known], axis=0)]
+        )
+
+    ranges = [
+        widest([getattr(each, name) for each in normalisers]) for name in ("state_range", "action_range")
+    ]
+    first = normalisers[0]
+    units = first.state_mean, first.state_deviation, first.action_mean, first.action_deviation
+    return Normaliser(*units, *ranges)
 
 
 def _range_of(

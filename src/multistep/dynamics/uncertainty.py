@@ -40,6 +40,18 @@ class Uncertainty(eqx.Module):
     num_past: int = eqx.field(static=True)
     """Measurements that its forecasts started from."""
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """What `empty` makes one of the same shapes of, for the header of a model file."""
+        return {"steps": len(self.rest), "num_episodes": self.num_episodes, "num_past": self.num_past}
+
+    @staticmethod
+    def empty(state_size: int, *, steps: int, num_episodes: int, num_past: int) -> "Uncertainty":
+        """One that knows of nothing yet."""
+        nothing = jnp.zeros(state_size)
+        rest, scales = jnp.zeros((steps, state_size)), jnp.zeros((len(SHARES), steps, state_size))
+        return Uncertainty(nothing, nothing, rest, scales, num_episodes, num_past)
+
     def scales_at(self, horizon: int) -> Float[Array, "shares horizon state"]:
         """Those of each step ahead; beyond the last that is known, those of the last."""
         return self.scales[:, self._places(horizon)]

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -78,6 +78,23 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
                 _wait_for_a_worker(client, cluster)
                 _check_versions(client, cluster)
                 yield client
+
+
+def side_by_side(
+    function: Callable[[Any], Any], given: Sequence[Any], where: Workers
+) -> Iterator[tuple[int, Any]]:
+    """Place and result of the function of each of what is given, as they end, on these workers."""
+    with where.connect() as client:
+        from distributed import as_completed
+
+        futures = {client.submit(_prepared, function, one, pure=False): n for n, one in enumerate(given)}
+        for future in as_completed(list(futures)):
+            yield futures[future], future.result()
+
+
+def _prepared(function: Callable[[Any], Any], given: Any) -> Any:
+    prepare_worker()
+    return function(given)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from multistep.selection.plant import fit_plant, is_small
 from multistep.selection.tried import NAMES, Tried, digits, rises
 from multistep.training import (
     AbstractRecipe,
-    Averaging,
+    Ensemble,
     Filtered,
     Fit,
     Growing,
@@ -295,7 +295,7 @@ class Automatic(AbstractRecipe):
                 stages=1 if "growing" in self.without else STAGES,
                 repeats=REPEATS if is_clean and self.budget is None else 0,
             )
-            several = Averaging(self._once(train, longer), members)
+            several = Ensemble(self._once(train, longer), members)
             second = attempt("second", several, episodes, jax.random.fold_in(key, 1), judge)
             if self._is_cut_short(second, is_clean):
                 notes.append(STILL_RISING)

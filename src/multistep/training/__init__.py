@@ -1,6 +1,5 @@
 """Recipes that make a model of episodes, what they are made of and what they return."""
 
-from multistep.training.averaging import Averaging as Averaging
 from multistep.training.base import AbstractCurriculum as AbstractCurriculum
 from multistep.training.base import AbstractRecipe as AbstractRecipe
 from multistep.training.base import Fit as Fit
@@ -10,6 +9,7 @@ from multistep.training.continuing import Continuing as Continuing
 from multistep.training.curricula import CURRICULA as CURRICULA
 from multistep.training.curricula import Growing as Growing
 from multistep.training.curricula import Steady as Steady
+from multistep.training.ensemble import Ensemble as Ensemble
 from multistep.training.gauss_newton import GaussNewton as GaussNewton
 from multistep.training.history import Epoch as Epoch
 from multistep.training.history import Outcome as Outcome
