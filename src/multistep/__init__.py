@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from multistep.losses import Exponential as Exponential
     from multistep.losses import Uniform as Uniform
     from multistep.selection.automatic import Automatic as Automatic
+    from multistep.selection.calibrated import calibrate as calibrate
     from multistep.selection.candidates import grid as grid
     from multistep.selection.fit import fit as fit
     from multistep.selection.select import refit as refit
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from multistep.training import DEFAULT as DEFAULT
     from multistep.training import PAPER as PAPER
     from multistep.training import Continuing as Continuing
+    from multistep.training import Ensemble as Ensemble
     from multistep.training import Fit as Fit
     from multistep.training import Once as Once
     from multistep.training import Smoothed as Smoothed
@@ -54,11 +56,12 @@ _PLACES = {
     "evaluation": ("R2Bar", "Scores", "free_run", "score"),
     "losses": ("Balanced", "Custom", "Exponential", "Uniform"),
     "selection.automatic": ("Automatic",),
+    "selection.calibrated": ("calibrate",),
     "selection.candidates": ("grid",),
     "selection.fit": ("fit",),
     "selection.select": ("refit", "select"),
     "tasks.cache": ("load_dataset",),
-    "training": ("DEFAULT", "PAPER", "Continuing", "Fit", "Once", "Smoothed"),
+    "training": ("DEFAULT", "PAPER", "Continuing", "Ensemble", "Fit", "Once", "Smoothed"),
 }
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 _ROOMS = ("agents", "data", "dynamics", "evaluation", "losses", "selection", "tasks", "training")

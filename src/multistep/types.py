@@ -1,6 +1,7 @@
 """Names of array shapes, used in every public signature."""
 
 from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Key as KeyOf
 from numpy import ndarray
 
 State = Float[Array, " state"]
@@ -12,6 +13,7 @@ AllActions = Float[Array, "all_steps action"]
 PerHorizon = Float[Array, " horizon"]
 Scalar = Float[Array, ""]
 Key = PRNGKeyArray
+Keys = KeyOf[Array, " windows"]
 
 # Data at rest are NumPy arrays: they are read, checked and split before anything is compiled.
 FlatStates = Float[ndarray, "all_states state"]

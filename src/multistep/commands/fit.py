@@ -12,6 +12,7 @@ import tyro
 
 from multistep.commands.baselines import LINEAR, linear_like, score_baselines
 from multistep.commands.free_runs import write_free_runs
+from multistep.commands.intervals import write_intervals
 from multistep.commands.memory_options import MemoryOptions
 from multistep.commands.source import (
     Changes,
@@ -96,7 +97,7 @@ class FitFilesConfig:
     until more is of no use)."""
     without: tuple[str, ...] = ()
     """What the automatic recipe leaves out: linear, small, smoothing, growing, averaging,
-    cross_fitting, refit."""
+    cross_fitting, refit, calibration."""
     from_model: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """A model.safetensors to go on from: its columns, memory and units stay. If it is better as it was, it is
     kept."""
@@ -154,6 +155,7 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
         "model": score_summary(scores) | fit_summary(fitted),
         **baselines,
         **write_free_runs(fitted.model, linear, test, config.out),
+        **write_intervals(fitted.model, test, config.out),
         "episodes": sizes,
         "score_horizon": horizon,
         "time_step": test.time_step,

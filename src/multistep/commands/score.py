@@ -8,6 +8,7 @@ import tyro
 
 from multistep.commands.baselines import beside, score_baselines
 from multistep.commands.free_runs import write_free_runs
+from multistep.commands.intervals import write_intervals
 from multistep.commands.outside import count_outside
 from multistep.commands.source import (
     Changes,
@@ -74,6 +75,7 @@ def run_score(config: ScoreFilesConfig) -> dict[str, Any]:
         "model": score_summary(scores),
         **baselines,
         **write_free_runs(model, linear, episodes, config.out),
+        **write_intervals(model, episodes, config.out),
         "episodes": len(episodes),
         "samples_outside_training_range": num_outside,
         "score_horizon": horizon,

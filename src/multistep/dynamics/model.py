@@ -257,8 +257,8 @@ def _with_spread(
 ) -> Forecast:
     if model.uncertainty is None:
         raise InputError(
-            "The model does not know how far it may be off: fit it with the automatic recipe or an Ensemble, "
-            "or call multistep.calibrate(model, train, held_out)."
+            "The model does not know how far it may be off: fit it with the automatic recipe, or call "
+            "multistep.calibrate(model, train, held_out)."
         )
     if number < 1:
         raise InputError(f"A forecast of {number} particles: it takes 1 or more.")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from numpy import ndarray
 
 from multistep.errors import InputError
-from multistep.types import State, States
+from multistep.types import Scalar, State, States
 
 SHARES = (0.25, 0.5, 0.6827, 0.8, 0.9, 0.95, 0.99)
 """Of what is measured, within a central interval: for each of them its own scale."""
@@ -35,6 +35,8 @@ class Uncertainty(eqx.Module):
     """Deviation, at each step ahead, of what neither the noise nor the members account for."""
     scales: Scales
     """Half of the width of intervals in deviations, for each of `SHARES`."""
+    disagreement: Scalar
+    """Of the members of an ensemble, in the training episode in which it was greatest; 0 of one model."""
     num_episodes: int = eqx.field(static=True)
     """Held-out episodes that the scales are fitted to; 0: they are those of a normal distribution."""
     num_past: int = eqx.field(static=True)
@@ -50,7 +52,7 @@ class Uncertainty(eqx.Module):
         """One that knows of nothing yet."""
         nothing = jnp.zeros(state_size)
         rest, scales = jnp.zeros((steps, state_size)), jnp.zeros((len(SHARES), steps, state_size))
-        return Uncertainty(nothing, nothing, rest, scales, num_episodes, num_past)
+        return Uncertainty(nothing, nothing, rest, scales, jnp.zeros(()), num_episodes, num_past)
 
     def scales_at(self, horizon: int) -> Float[Array, "shares horizon state"]:
         """Those of each step ahead; beyond the last that is known, those of the last."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,11 +16,11 @@ from multistep.dynamics import AbstractDynamics, Uncertainty, forecast_with_spre
 from multistep.dynamics.particles import Members
 from multistep.dynamics.uncertainty import ONE_DEVIATION, width_of
 from multistep.errors import InputError
-from multistep.types import Key
+from multistep.types import Key, Keys
 
-WINDOWS = 1000
+WINDOWS = 400
 """Forecasts that are looked at, spread evenly over all episodes."""
-PARTICLES = 60
+PARTICLES = 50
 AT_ONCE = 25
 """Windows."""
 JUDGED = (0.5, 0.9)
@@ -36,6 +36,8 @@ class Forecasts(NamedTuple):
     spread: Float[ndarray, "windows horizon state"]
     samples: Float[ndarray, "windows samples horizon state"]
     measured: Float[ndarray, "windows horizon state"]
+    episode: Int[ndarray, " windows"]
+    """Number of the episode that each is in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +140,7 @@ def _sums(
         "squared": error**2,
         "log_likelihood": -0.5 * (error / deviation) ** 2 - np.log(np.sqrt(2 * np.pi) * deviation),
         "crps": np.asarray(scoringrules.crps_ensemble(measured, samples, m_axis=1)) * unit,  # pyright: ignore
-        "energy": np.asarray(scoringrules.energy_score(measured, samples, m_axis=1)),  # pyright: ignore
+        "energy": np.asarray(scoringrules.es_ensemble(measured, samples, m_axis=1)),  # pyright: ignore
     }
     return {name: values.sum(axis=0) for name, values in found.items()}
 
@@ -175,7 +177,8 @@ def forecasts_of(
         padded = np.pad(own, ((0, missing), (0, 0)), mode="edge")
         padded_keys = jnp.concatenate([own_keys, jnp.broadcast_to(own_keys[-1:], (missing,))])
         found = _forecasts(model, uncertainty, windows, jnp.asarray(padded), padded_keys, number, members)
-        yield Forecasts(*(np.asarray(values, np.float64)[: len(own)] for values in found))
+        episode = np.searchsorted(episodes.state_offsets, own[:, 0], side="right") - 1
+        yield Forecasts(*(np.asarray(values, np.float64)[: len(own)] for values in found), episode)
 
 
 @eqx.filter_jit
@@ -184,15 +187,17 @@ def _forecasts(
     uncertainty: Uncertainty,
     windows: Windows,
     starts: Int[Array, "windows 2"],
-    keys: Key,
+    keys: Keys,
     number: int,
     members: Members,
-) -> Forecasts:
-    def of_window(start: Int[Array, " 2"], key: Key) -> Forecasts:
+) -> tuple[Any, ...]:
+    """Means, spreads, samples and measurements of all windows."""
+
+    def of_window(start: Int[Array, " 2"], key: Key) -> tuple[Any, ...]:
         past, actions, states = windows.gather(start)
         found = forecast_with_spread(
             model, uncertainty, past, actions, number=number, key=key, members=members
         )
-        return Forecasts(found.mean, found.spread, found.samples, states)  # pyright: ignore
+        return found.mean, found.spread, found.samples, states
 
     return jax.vmap(of_window)(starts, keys)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from multistep.evaluation.calibration import Calibration
 from multistep.evaluation.r2 import Scores
 from multistep.runs.row_log import Row
 
@@ -37,3 +38,20 @@ def score_summary(scores: Scores) -> dict[str, Any]:
     """R2bar at the usual horizons and at the last one, and the share of rollouts that diverged by then."""
     horizons = sorted({h for h in (1, 10, 50, 100) if h <= scores.horizon} | {scores.horizon})
     return {f"r2bar_{h}": scores.r2bar(h) for h in horizons} | {"diverged": float(scores.diverged.max())}
+
+
+def calibration_rows(found: Calibration) -> list[Row]:
+    """One row per step ahead and state: coverage and width of each interval, and the proper scores."""
+    return [
+        {
+            "horizon": step + 1,
+            "state": name,
+            **{f"coverage_{round(100 * share)}": float(at[step, n]) for share, at in found.coverage.items()},
+            **{f"width_{round(100 * share)}": float(at[step, n]) for share, at in found.width.items()},
+            "crps": float(found.crps[step, n]),
+            "log_likelihood": float(found.log_likelihood[step, n]),
+            "energy_of_all": float(found.energy[step]),
+        }
+        for step in range(found.horizon)
+        for n, name in enumerate(found.state_names)
+    ]

@@ -1,6 +1,5 @@
 """R2 and errors against the horizon, drawn from the rows of a run."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from multistep.report.drawing import figure_file, merged, plain_text, read_rows
+from multistep.report.drawing import figure_file, merged, plain_text, read_rows, read_summary
 from multistep.report.sentences import with_unit
 
 LABELS = {
@@ -36,7 +35,7 @@ def draw_r2_curves(out: Path) -> Path:
     where the run has left units and step in its summary.
     """
     rows, path = read_rows(out / "rows.csv"), out / "r2.png"
-    summary = _summary(out)
+    summary = read_summary(out)
     names = [name for name in rows.columns if name.startswith("rmse_")] if "time_step" in summary else []
     names = names[:MOST_STATES]
     beside = -(-len(names) // 2)
@@ -81,11 +80,6 @@ def _draw_errors(axes: Any, rows: pl.DataFrame, state: str, summary: dict[str, A
     title = plain_text(with_unit(state, summary.get("units", {}).get(state)))
     axes.set(xlabel="seconds ahead" if step else "steps ahead h", ylabel=f"RMSE of {title}")
     axes.grid(alpha=0.3)
-
-
-def _summary(out: Path) -> dict[str, Any]:
-    path = out / "summary.json"
-    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def _lowest(rows: pl.DataFrame) -> float:

@@ -1,5 +1,6 @@
 """What all figures share: reading rows, and a file that is whole or not there."""
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,12 @@ def merged(panels: Sequence[Any]) -> Any:
 def read_rows(path: Path) -> pl.DataFrame:
     """Rows that a run has left."""
     return pl.read_csv(path, infer_schema_length=None, glob=False)
+
+
+def read_summary(out: Path) -> dict[str, Any]:
+    """What a run has left in its summary; nothing if there is none."""
+    path = out / "summary.json"
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 @contextmanager

@@ -50,6 +50,32 @@ def model_sentence(summary: dict[str, Any]) -> str:
     return " ".join([f"{sentence}.", *_about_linear(summary, last), *_about_smoothing(summary)])
 
 
+def interval_sentences(summary: dict[str, Any]) -> Iterator[str]:
+    """How many of the measurements were within the intervals, and which episodes are unlike the training."""
+    found = summary.get("intervals")
+    if found:
+        of_90, of_50 = found["coverage_90"], found["coverage_50"]
+        ahead = " / ".join(of_90)
+        sentence = (
+            f"Intervals for 90 % of what will be measured held {_percents(of_90)} of it, those for 50 % "
+            f"{_percents(of_50)}, at {ahead} steps ahead"
+        )
+        if not found["calibrated_on_episodes"]:
+            sentence += "; they are NOT calibrated: that takes four held-out episodes or more"
+        yield f"{sentence}."
+    if strange := summary.get("unlike_training"):
+        first, more = strange[0], len(strange) - 1
+        also = f", and {counted(more, 'more episode')}," if more else ""
+        yield (
+            f"Test episode {first['episode']}{also} may be outside of what the model was trained on: its "
+            f"members disagree {first['times']:.1f} times as much there as anywhere in the training."
+        )
+
+
+def _percents(shares: Mapping[str, float]) -> str:
+    return " / ".join(f"{100 * share:.0f}" for share in shares.values()) + " %"
+
+
 def _about_linear(summary: dict[str, Any], last: int) -> Iterator[str]:
     """Whether the model is any better than a line through the points."""
     if "over_linear" not in summary:

@@ -31,6 +31,7 @@ def view_fit(config: Any, summary: Any) -> Shown:
     yield sentences.model_sentence(summary)
     yield sentences.score_table(config.out)
     yield from _free_runs(config.out, summary)
+    yield from _intervals(config.out, summary)
     figure = draw_r2_curves(config.out)
     yield (
         f"The model is {config.out / 'model.safetensors'}; R2 and errors at every horizon are drawn in "
@@ -44,6 +45,7 @@ def view_score(config: Any, summary: Any) -> Shown:
     yield sentences.model_sentence(summary)
     yield sentences.score_table(config.out)
     yield from _free_runs(config.out, summary)
+    yield from _intervals(config.out, summary)
     yield f"R2 and errors at every horizon are drawn in {draw_r2_curves(config.out)}."
 
 
@@ -57,6 +59,15 @@ def _free_runs(out: Path, summary: Any) -> Shown:
     if summary["free_run"]["records"] > 1:
         yield sentences.records_table(out, summary["free_run"]["units"])
     yield f"Predicted and measured outputs, and their difference, are drawn in {draw_traces(out)}."
+
+
+def _intervals(out: Path, summary: Any) -> Shown:
+    """How honest the intervals are, and a figure of it."""
+    from multistep.report.calibration_figures import draw_calibration
+
+    yield from sentences.interval_sentences(summary)
+    if "intervals" in summary:
+        yield f"Coverage and width of the intervals at every horizon are drawn in {draw_calibration(out)}."
 
 
 def view_select(config: Any, summary: Any) -> Shown:

@@ -27,6 +27,7 @@ from multistep.losses import AbstractWeights, Balanced
 from multistep.runs.progress import progress_spinner
 from multistep.runs.provenance import plain
 from multistep.selection.budget import Budget, seconds_spent
+from multistep.selection.calibrated import calibrate
 from multistep.selection.folds import deal_folds
 from multistep.selection.lags import ChosenMemory, choose_memory, describe, shortest
 from multistep.selection.lengths import (
@@ -36,7 +37,7 @@ from multistep.selection.lengths import (
     first_steps,
     second_steps,
 )
-from multistep.selection.plant import fit_plant, is_small
+from multistep.selection.plant import fit_plant, is_small, num_folds
 from multistep.selection.tried import NAMES, Tried, digits, rises
 from multistep.training import (
     AbstractRecipe,
@@ -79,7 +80,7 @@ MEMORY_SHARE = 0.3
 """Of a budget for the choice of the memory."""
 INTERRUPTED = "It was interrupted."
 STILL_RISING = "The score of the longer fit was still rising at its end: a larger budget may help."
-STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit")
+STEPS = ("linear", "small", "smoothing", "growing", "averaging", "cross_fitting", "refit", "calibration")
 """What can be left out by name, for a comparison."""
 
 
@@ -105,7 +106,8 @@ class Automatic(AbstractRecipe):
     budget: str | None = None
     """Time or model steps to spend on training, about: 60s, 5min, 20M; none: until more is of no use."""
     without: tuple[str, ...] = ()
-    """What is left out, by name: linear, small, smoothing, growing, averaging, cross_fitting, refit."""
+    """What is left out, by name: linear, small, smoothing, growing, averaging, cross_fitting, refit,
+    calibration."""
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.without) - set(STEPS)):
@@ -154,10 +156,7 @@ class Automatic(AbstractRecipe):
             return self._with_chosen_memory(train, valid, key, score, checkpoint)
         has_memory = not isinstance(self.memory, NoMemory)
         if has_memory and "small" not in self.without and is_small(self.memory, train):
-            budget = Budget.parse(self.budget)
-            return fit_plant(
-                self.memory, train, valid, key=key, score=score, budget=budget, without=self.without
-            )
+            return self._plant(train, valid, key, score)
         pool, started = pooled(train, valid), time.perf_counter()
         crossed = "cross_fitting" not in self.without and pool.num_steps <= FEW and len(pool) > 2
         try:
@@ -166,10 +165,23 @@ class Automatic(AbstractRecipe):
             return replace(stopped.fit, outcome=Outcome.INTERRUPTED)
         try:
             if crossed and not tried.is_clear and self._can_repeat(train, time.perf_counter() - started):
-                return self._cross_fit(tried, pool, key, score)
+                fitted = self._cross_fit(tried, pool, key, score)
+            else:
+                fitted = tried.fit(valid)
+            return fitted if "calibration" in self.without else _calibrated(fitted, tried, train, valid, key)
         except (_Interrupted, KeyboardInterrupt):  # what a fold has is a fit to a part of the episodes
             return replace(tried.fit(valid, INTERRUPTED), outcome=Outcome.INTERRUPTED)
-        return tried.fit(valid)
+
+    def _plant(self, train: Episodes, valid: Episodes, key: Key, score: Score) -> Fit:
+        """A line and a small network with the memory."""
+        budget, calibrated = Budget.parse(self.budget), "calibration" not in self.without
+        without = [step for step in self.without if step != "calibration"]
+        fitted = fit_plant(self.memory, train, valid, key=key, score=score, budget=budget, without=without)
+        if not calibrated or fitted.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
+            return fitted
+        # Where everything has judged in turn, the model is fitted to all of it: nothing is held out.
+        crossed = "cross_fitting" not in without and num_folds(pooled(train, valid), self.memory.num_past)
+        return replace(fitted, model=calibrate(fitted.model, train, None if crossed else valid, key=key))
 
     def _with_chosen_memory(
         self, train: Episodes, valid: Episodes, key: Key, score: Score, checkpoint: str | Path | None
@@ -369,6 +381,20 @@ def _without_noise(model: Any, train: Episodes) -> tuple[Episodes, Observer | No
         raise CannotSmooth("A model with memory makes its own of the noise in its past.")
     observer = fit_observer(model, train)
     return (smooth(observer, train) if has_noise(observer, train) else train), observer
+
+
+def _calibrated(fitted: Fit, tried: Tried, train: Episodes, valid: Episodes, key: Key) -> Fit:
+    """With what the model knows of how far it may be off.
+
+    A model that was fitted again to all episodes has none left to find that with: it is off by what the same
+    part was off by before.
+    """
+    before = tried.parts[fitted.chosen or tried.chosen]
+    if before.outcome is Outcome.DIVERGED:
+        return fitted
+    with progress_spinner("finding how far forecasts may be off"):
+        known = calibrate(before.model, train, valid, key=key)
+    return replace(fitted, model=replace(fitted.model, uncertainty=known.uncertainty))
 
 
 def _best_so_far(parts: Mapping[str, Fit]) -> Fit:

@@ -1,7 +1,9 @@
 """`calibrate`: how far a model's forecasts may be off, found on episodes that it was not trained on."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +14,7 @@ from multistep.dynamics import AbstractModel, MemoryModel, Model, Observer, Unce
 from multistep.dynamics.uncertainty import NORMAL, SHARES, normal_scales
 from multistep.evaluation import score, usual_horizon
 from multistep.evaluation.calibration import forecasts_of
+from multistep.evaluation.disagreement import disagreement
 from multistep.training import fit_observer, has_noise
 from multistep.training.judge import num_measurements
 from multistep.training.smoothing import CannotSmooth
@@ -21,7 +24,10 @@ HORIZON = 100
 """Steps ahead that scales are fitted for, where episodes are long enough."""
 LEAST_EPISODES = 4
 """Held-out episodes that the scales need: errors within one are of one kind."""
-WINDOWS = 600
+WINDOWS, PARTICLES = 200, 30
+"""Of the forecasts that scales are fitted to: more of the same few episodes show little more."""
+LEAST = 1e-3
+"""Deviations that an error counts at least, where logarithms are taken."""
 NEIGHBOURS = 0.25
 """Of a horizon, on both sides: horizons that share what they show of the scale."""
 
@@ -29,7 +35,7 @@ NEIGHBOURS = 0.25
 def calibrate(
     model: Model | MemoryModel,
     train: Episodes,
-    held_out: Episodes,
+    held_out: Episodes | None,
     *,
     key: Key,
     observer: Observer | None = None,
@@ -46,55 +52,104 @@ def calibrate(
 
     - `model`: what a fit returned.
     - `train`: the episodes that it was trained on: the noise is found there.
-    - `held_out`: others. Windows of one episode are alike: what counts is how many episodes there are.
+    - `held_out`: others; none, if there are none. Windows of one episode are alike: what counts is how many
+    episodes there are.
     - `key`: for the particles.
     - `observer`: the noise, if it is known already.
     """
-    horizon = usual_horizon(held_out, HORIZON, model.num_past)
-    first = _by_noise(model, train, observer, horizon)
-    if isinstance(model, AbstractModel):
-        horizon = min(horizon, usual_horizon(held_out, HORIZON, first.num_past))
-    if len(held_out) < LEAST_EPISODES or horizon < 1:
+    first = _by_noise(model, train, observer)
+    if held_out is None or len(held_out) < LEAST_EPISODES:
         return replace(model, uncertainty=first)
-    return replace(model, uncertainty=fit_scales(model, first, held_out, horizon, key=key))
+    # Half of an episode at most: its windows start all along it, not at its beginning alone.
+    longest = min(int(part.lengths.max()) for part in (train, held_out))
+    horizon = min(HORIZON, (longest - first.num_past + 1) // 2)
+    known = fit_scales(model, first, train, held_out, horizon, key=key) if horizon > 0 else first
+    return replace(model, uncertainty=known)
 
 
 def fit_scales(
-    model: Model | MemoryModel, first: Uncertainty, held_out: Episodes, horizon: int, *, key: Key
+    model: Model | MemoryModel,
+    first: Uncertainty,
+    train: Episodes,
+    held_out: Episodes,
+    horizon: int,
+    *,
+    key: Key,
 ) -> Uncertainty:
-    """With the scales that make intervals hold as many of the held-out measurements as they promise."""
-    parts = [
-        (np.abs(part.measured - part.mean), part.spread)
-        for part in forecasts_of(model, first, held_out, horizon=horizon, key=key, num_windows=WINDOWS)
-    ]
-    error, spread = (np.concatenate(values) for values in zip(*parts, strict=True))
+    """With the scales that make intervals hold as many of the measurements as they promise.
+
+    What is held out is a few episodes, and errors within one are of one kind. So the scales are those of the
+    training episodes, which are many, times by how much more the model is off by in the others, as far as
+    they are sure of that: with the difference d of the mean logarithms and its standard error e that is
+    d max(0, 1 - (e/d)^2) (James and Stein's).
+    """
+    seen_key, new_key = jax.random.split(key)
+    seen = _errors_of(model, first, train, horizon, seen_key)
+    new = _errors_of(model, first, held_out, horizon, new_key)
+    difference = _trend(new.by_episode.mean(axis=0) - seen.by_episode.mean(axis=0))
+    variance = seen.by_episode.var(axis=0) * (1 / len(seen.by_episode) + 1 / len(new.by_episode))
     with np.errstate(divide="ignore", invalid="ignore"):
-        scales = np.quantile(np.where(spread > 0, error / spread, np.nan), SHARES, axis=0)
-    scales = np.where(np.isfinite(scales), scales, np.asarray(NORMAL)[:, None, None])
-    smooth = _over_neighbours(np.maximum.accumulate(scales, axis=0))
-    return replace(first, scales=jnp.asarray(smooth, float), num_episodes=len(held_out))
+        sure = np.nan_to_num(np.maximum(0, 1 - _trend(variance) / difference**2))
+    scales = jnp.asarray(seen.scales * np.exp(sure * difference)[None], float)
+    return replace(first, rest=first.rest_at(horizon), scales=scales, num_episodes=len(held_out))
 
 
-def _by_noise(
-    model: Model | MemoryModel, train: Episodes, observer: Observer | None, horizon: int
-) -> Uncertainty:
+class _Errors(NamedTuple):
+    """How far measurements are from forecasts, in deviations of these."""
+
+    scales: Float[ndarray, "shares steps state"]
+    """Within so many are as many measurements as each share says."""
+    by_episode: Float[ndarray, "episodes steps state"]
+    """Mean logarithm in each episode."""
+
+
+def _errors_of(
+    model: Model | MemoryModel, first: Uncertainty, episodes: Episodes, horizon: int, key: Key
+) -> _Errors:
+    parts = [
+        (np.abs(part.measured - part.mean) / np.where(part.spread > 0, part.spread, np.inf), part.episode)
+        for part in forecasts_of(
+            model, first, episodes, horizon=horizon, key=key, num_windows=WINDOWS, number=PARTICLES
+        )
+    ]
+    errors, episode = (np.concatenate(values) for values in zip(*parts, strict=True))
+    scales = np.quantile(errors, SHARES, axis=0)
+    # A state that never changes is not off by anything: as a normal distribution has it.
+    scales = np.where(scales > 0, scales, np.asarray(NORMAL)[:, None, None])
+    logs = np.log(np.maximum(errors, LEAST))
+    by_episode = np.stack([logs[episode == number].mean(axis=0) for number in np.unique(episode)])
+    return _Errors(_over_neighbours(scales), by_episode)
+
+
+def _trend(values: Float[ndarray, "steps state"]) -> Float[ndarray, "steps state"]:
+    """The straight line through each column over the logarithm of the horizon."""
+    steps = np.log1p(np.arange(len(values)))
+    columns = np.stack([np.ones_like(steps), steps], axis=1)
+    return columns @ np.linalg.lstsq(columns, values, rcond=None)[0]
+
+
+def _by_noise(model: Model | MemoryModel, train: Episodes, observer: Observer | None) -> Uncertainty:
     """What follows from the noise on measurements and steps; of a model with a memory of its own, from its
     errors in training."""
     size = train.state_size
-    nothing, scales = jnp.zeros(size), normal_scales(max(1, horizon), size)
+    nothing = jnp.zeros(size)
     if isinstance(model, AbstractModel):
         try:
             found = fit_observer(model, train) if observer is None else observer
             past = num_measurements(train) if has_noise(found, train) else 1
-            rest = jnp.zeros((max(1, horizon), size))
-            return Uncertainty(found.measurement_noise, found.step_noise, rest, scales, 0, past)
+            none, scales = jnp.zeros((HORIZON, size)), normal_scales(HORIZON, size)
+            own = disagreement(model, train).max()
+            return Uncertainty(
+                found.measurement_noise, found.step_noise, none, scales, jnp.asarray(own, float), 0, past
+            )
         except CannotSmooth:
             pass
-    steps = usual_horizon(train, HORIZON, model.num_past)
+    steps = max(1, usual_horizon(train, HORIZON, model.num_past))
     errors = score(model, train, horizon=steps).rmse
     assert errors is not None
     rest = jnp.asarray(np.where(np.isfinite(errors), errors, 0), float)
-    return Uncertainty(nothing, nothing, rest, scales, 0, model.num_past)
+    own = jnp.asarray(disagreement(model, train).max(), float)
+    return Uncertainty(nothing, nothing, rest, normal_scales(steps, size), own, 0, model.num_past)
 
 
 def _over_neighbours(scales: Float[ndarray, "shares steps state"]) -> Float[ndarray, "shares steps state"]:
