@@ -9,6 +9,9 @@ from gymnasium.utils.env_checker import check_env
 
 from multistep.agents.imagination import imagination_digest, imagine
 from multistep.agents.model_env import ModelEnv, SingleModelEnv
+from multistep.dynamics import Normaliser, Uncertainty, in_units, particles_of
+from multistep.dynamics.ensemble import Averaged
+from multistep.dynamics.uncertainty import normal_scales
 from multistep.errors import InputError
 from systems import ExplodingModel, LinearModel, random_episodes
 
@@ -176,9 +179,69 @@ def test_models_that_do_not_go_together_are_refused(starts):
 
 
 def test_wrong_sizes_are_refused(starts):
-    with pytest.raises(InputError, match="5 environments cannot be shared evenly by 2 models"):
-        ModelEnv([linear_model()] * 2, reward, starts, num_envs=5)
+    with pytest.raises(InputError, match="0 environments"):
+        ModelEnv(linear_model(), reward, starts, num_envs=0)
     with pytest.raises(InputError, match="Rollouts of 0 steps"):
         ModelEnv(linear_model(), reward, starts, rollout_steps=0)
     with pytest.raises(InputError, match="no model to roll out"):
         ModelEnv([], reward, starts)
+
+
+def averaged(*scales):
+    return Averaged(tuple(linear_model(scale) for scale in scales))
+
+
+def test_each_rollout_keeps_its_member_of_an_ensemble(starts):
+    env = ModelEnv(averaged(1.0, 0.5), reward, starts, num_envs=5, margin=100.0)
+    before, _ = env.reset(seed=3)
+    now, scales = before, np.array([1, 1, 1, 0.5, 0.5])[:, None]
+    for _ in range(3):  # five rollouts in two members: three and two
+        actions = np.full((5, 1), 0.3, np.float32)
+        now = scales * (now @ TRANSITION.T) + actions @ CONTROL.T
+        after, *_ = env.step(actions)
+        np.testing.assert_allclose(after, now, rtol=1e-5, atol=1e-5)
+
+
+def test_a_penalty_is_the_members_disagreement_in_widths_of_the_range(starts):
+    given = {"num_envs": 4, "margin": 100.0}
+    free, charged = (
+        ModelEnv(averaged(1.0, 0.5), reward, starts, **given, penalty=penalty) for penalty in (0.0, 2.0)
+    )
+    before, _ = free.reset(seed=3)
+    charged.reset(seed=3)
+    actions = np.linspace(-1, 1, 4, dtype=np.float32)[:, None]
+    half = 0.25 * before @ TRANSITION.T  # of two members each is half of the difference from their mean
+    width = np.asarray(charged.imagination.high - charged.imagination.low)
+    doubt = np.sqrt(((half / width) ** 2).mean(axis=1))
+    difference = free.step(actions)[1] - charged.step(actions)[1]
+    np.testing.assert_allclose(difference, 2 * doubt, rtol=1e-3, atol=1e-5)
+    with pytest.raises(InputError, match="nobody to disagree with"):
+        ModelEnv(linear_model(), reward, starts, penalty=1.0)
+    with pytest.raises(InputError, match="0 or more"):
+        ModelEnv(averaged(1.0, 0.5), reward, starts, penalty=-1.0)
+
+
+def test_particles_are_off_by_the_steps_noise_anew_from_every_start(starts):
+    nothing = jnp.zeros(2)
+    known = Uncertainty(
+        nothing, jnp.array([0.1, 0.3]), jnp.zeros((1, 2)), normal_scales(1, 2), nothing.sum(), 4, 1
+    )
+    units = Normaliser(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
+    model = replace(in_units(averaged(1.0, 1.0), units, ("a", "b"), ("u",)), uncertainty=known)
+    particles = particles_of(model, 8, key=jax.random.key(0))
+    env = ModelEnv(particles, reward, starts, num_envs=4000, margin=100.0)
+    before, _ = env.reset(seed=3)
+    actions = np.zeros((4000, 1), np.float32)
+    after = env.step(actions)[0]
+    errors = after - before @ TRANSITION.T
+    chosen = np.unique(before, axis=0, return_index=True)[1]  # the same start is the same future
+    assert len(chosen) > 40
+    np.testing.assert_allclose(errors.std(axis=0), [0.1, 0.3], rtol=0.25)
+    np.testing.assert_allclose(errors.mean(axis=0), 0, atol=0.08)
+    again = ModelEnv(particles, reward, starts, num_envs=4000, margin=100.0)
+    again.reset(seed=3)
+    np.testing.assert_array_equal(again.step(actions)[0], after)
+    with pytest.raises(InputError, match="0 particles"):
+        particles_of(model, 0, key=jax.random.key(0))
+    with pytest.raises(InputError, match="does not know how far"):
+        particles_of(replace(model, uncertainty=None), 3, key=jax.random.key(0))

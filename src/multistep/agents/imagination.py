@@ -95,6 +95,8 @@ class Imagination(eqx.Module):
     num_members: int = eqx.field(static=True)
     num_past: int = eqx.field(static=True)
     rollout_steps: int = eqx.field(static=True)
+    penalty: Scalar | None = None
+    """What a unit of doubt costs of the reward of a step (MOPO's form), if it costs anything."""
 
     @property
     def action_size(self) -> int:
@@ -160,7 +162,10 @@ class Imagination(eqx.Module):
             return memory, predicted.mean
 
         memories, reached = self._by_member(move, (memories, actions))
-        return Attempt(memories, *jax.vmap(settle)(states, actions, reached))
+        tried = Attempt(memories, *jax.vmap(settle)(states, actions, reached))
+        if self.penalty is None:
+            return tried
+        return tried._replace(rewards=tried.rewards - self.penalty * self.doubt(states, actions))
 
     def reward_outside(self, rewards: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
         """What each step earns after the one that left, given what that one earned at the edge of the
@@ -170,16 +175,39 @@ class Imagination(eqx.Module):
     def _by_member(self, function: Callable[[AbstractDynamics, Any], PyTree], given: PyTree) -> PyTree:
         """The function of each rollout's member and of what is given for it."""
 
+        count = len(jax.tree.leaves(given)[0])
+        each = -(-count // self.num_members)
+
         def share(values: Array) -> Array:
-            return values.reshape(self.num_members, len(values) // self.num_members, *values.shape[1:])
+            missing = each * self.num_members - count  # the last member may have fewer
+            more = jnp.broadcast_to(values[-1:], (missing, *values.shape[1:]))
+            values = jnp.concatenate([values, more]) if missing else values
+            return values.reshape(self.num_members, each, *values.shape[1:])
 
         def of_member(arrays: PyTree, own: PyTree) -> PyTree:
             return jax.vmap(partial(function, eqx.combine(arrays, self.members.rest)))(own)
 
         found = jax.vmap(of_member)(self.members.arrays, jax.tree.map(share, given))
         return jax.tree.map(
-            lambda values: values.reshape(values.shape[0] * values.shape[1], *values.shape[2:]), found
+            lambda values: values.reshape(values.shape[0] * values.shape[1], *values.shape[2:])[:count], found
         )
+
+    def doubt(
+        self, states: Float[Array, "rollouts state"], actions: Float[Array, "rollouts action"]
+    ) -> Float[Array, " rollouts"]:
+        """Deviation of where the members arrive about their mean, in units of the width of the range."""
+
+        def of_member(arrays: PyTree) -> Float[Array, "rollouts state"]:
+            model = eqx.combine(arrays, self.members.rest)
+            nothing = jnp.zeros((self.num_past - 1, self.action_size))
+
+            def arrive(state: State, action: Action) -> State:
+                return advance(model, model.start(Past(state[None], nothing)), action)[1].mean
+
+            return jax.vmap(arrive)(states, actions)
+
+        arrived = jax.vmap(of_member)(self.members.arrays)
+        return jnp.sqrt((arrived.var(axis=0) / (self.high - self.low)[None] ** 2).mean(axis=-1))
 
 
 def imagine(
@@ -190,15 +218,18 @@ def imagine(
     margin: float = 0.5,
     rollout_steps: int = ROLLOUT_STEPS,
     action_range: ActionRange | None = None,
+    penalty: float = 0.0,
 ) -> Imagination:
-    """Rollouts of the model (or models) from the states of `starts`.
+    """Rollouts of the model (or models) from the states of `starts`; each keeps one member of an ensemble.
 
     States are kept within the range of those of `starts`, widened on both sides by `margin` times its width.
     Actions are within `action_range`, the lowest and the highest of each; without it within -1 and 1, or
-    within the range of the data if some there are beyond.
+    within the range of the data if some there are beyond. With a `penalty`, the reward of a step is less by
+    that times how much the members disagree on where it leads.
     """
-    members = [models] if isinstance(models, AbstractDynamics) else list(models)
+    members = _separate([models] if isinstance(models, AbstractDynamics) else list(models))
     _check_members(members, starts)
+    _check_penalty(penalty, members)
     if rollout_steps < 1 or not 0 <= margin < float("inf"):
         raise InputError(
             f"Rollouts of {rollout_steps} steps, margin {margin}: give 1 step or more, and a margin of 0 or "
@@ -227,6 +258,7 @@ def imagine(
         num_members=len(members),
         num_past=members[0].num_past,
         rollout_steps=rollout_steps,
+        penalty=jnp.asarray(penalty, float) if penalty else None,
     )
 
 
@@ -272,6 +304,25 @@ def _usual_action_range(
             f"The action {name} is the same in all of the data: there is nothing to choose; leave it out."
         )
     return np.where(within, -1, low), np.where(within, 1, high)
+
+
+def _separate(models: list[AbstractDynamics]) -> list[AbstractDynamics]:
+    """The members of all of these, if they are alike enough to go side by side; else the models as they
+    are."""
+    members = [own for model in models for own in model.separate()]
+    structures = {jax.tree.structure(eqx.filter(member, eqx.is_array)) for member in members}
+    arrays = [jax.tree.leaves(eqx.filter(member, eqx.is_array)) for member in members]
+    shapes = {tuple(leaf.shape for leaf in leaves) for leaves in arrays}
+    return members if len(structures) == 1 and len(shapes) == 1 else models
+
+
+def _check_penalty(penalty: float, members: Sequence[AbstractDynamics]) -> None:
+    if not 0 <= penalty < float("inf"):
+        raise InputError(f"The penalty on doubt is {penalty}: give a number of 0 or more.")
+    if penalty and len(members) < 2:
+        raise InputError("One model has nobody to disagree with: give an ensemble, or no penalty on doubt.")
+    if penalty and members[0].num_past > 1:
+        raise InputError("A penalty on doubt takes models that start from one state: leave it out.")
 
 
 def _check_members(members: Sequence[AbstractDynamics], starts: Episodes) -> None:

@@ -37,7 +37,7 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
 
     **Arguments:**
 
-    - `model`: one model, or the members of an ensemble.
+    - `model`: one model, an ensemble, several models, or `multistep.dynamics.particles_of` one.
     - `reward`: a function of one (state, action, next state), in JAX.
     - `starts`: episodes; rollouts start in states drawn uniformly from them.
     - `num_envs`: rollouts at once.
@@ -45,6 +45,8 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
     - `margin`: states are kept within the range of `starts`, widened by this share of it on both sides.
     - `action_range`: the lowest and the highest action; by default -1 and 1, or the range of those of
       `starts` if some there are beyond.
+    - `penalty`: what the members' disagreement on where a step leads costs of its reward (MOPO's form), for
+      each share of the states' range.
     """
 
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012 - Gymnasium's
@@ -59,11 +61,20 @@ class ModelEnv(VectorEnv[ndarray, ndarray, ndarray]):
         rollout_steps: int = ROLLOUT_STEPS,
         margin: float = 0.5,
         action_range: ActionRange | None = None,
+        penalty: float = 0.0,
     ):
+        if num_envs < 1:
+            raise InputError(f"{num_envs} environments: give 1 or more.")
         self.imagination = imagine(
-            model, reward, starts, margin=margin, rollout_steps=rollout_steps, action_range=action_range
+            model,
+            reward,
+            starts,
+            margin=margin,
+            rollout_steps=rollout_steps,
+            action_range=action_range,
+            penalty=penalty,
         )
-        self.num_envs = _divisible(num_envs, self.imagination.num_members)
+        self.num_envs = num_envs
         self.single_observation_space = _box(self.imagination.low, self.imagination.high)
         self.single_action_space = _box(self.imagination.action_low, self.imagination.action_high)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -169,12 +180,3 @@ class SingleModelEnv(gymnasium.Env[ndarray, ndarray]):
 
 def _box(low: Float[jax.Array, " size"], high: Float[jax.Array, " size"]) -> spaces.Box:
     return spaces.Box(np.asarray(low, np.float32), np.asarray(high, np.float32), dtype=np.float32)
-
-
-def _divisible(num_envs: int, num_members: int) -> int:
-    if num_envs < 1 or num_envs % num_members:
-        raise InputError(
-            f"{num_envs} environments cannot be shared evenly by {num_members} models: give a multiple of "
-            "that."
-        )
-    return num_envs

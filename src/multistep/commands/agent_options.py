@@ -16,7 +16,7 @@ from multistep.agents.policy import load_agent, policy_of
 from multistep.agents.stages import check_seed
 from multistep.commands.source import Source, fitted_columns, load_saved, read_episodes
 from multistep.data import Columns, Episodes
-from multistep.dynamics import MemoryModel, Model, check_names
+from multistep.dynamics import MemoryModel, Model, check_names, particles_of
 from multistep.errors import InputError
 from multistep.registry import Registry, import_named
 from multistep.runs.provenance import digest
@@ -45,6 +45,11 @@ class InModel:
     """Your own reward of one (state, action, next state), in JAX, as module:function."""
     margin: float = 0.5
     """States are kept within their range in the data, widened on both sides by this share of it."""
+    particles: int | None = None
+    """Roll out so many particles of the model, whose steps are off by chance as the model's own were
+    (default: the model, or the members of an ensemble, as they are)."""
+    penalty: float = 0.0
+    """What the disagreement of an ensemble's members on where a step leads costs of its reward."""
     action_low: tuple[float, ...] = ()
     """Lowest actions, one number for all or one for each (default: -1, or the lowest of the data if some are
     beyond)."""
@@ -87,6 +92,8 @@ def find_scene(config: InModel) -> Scene:
     models = [load_saved(path, config.kind) for path in config.model]
     if not models:
         raise InputError("There is no model: name the model.safetensors that a fit has left.")
+    if config.particles is not None and len(models) > 1:
+        raise InputError("Particles are those of one model: name one file, that of an ensemble if you like.")
     if config.task is not None:
         task = TASKS[config.task]
         check_names(models[0], task.state_names, task.action_names, whose=f"the task {config.task}")
@@ -95,6 +102,14 @@ def find_scene(config: InModel) -> Scene:
     )
     columns = fitted_columns(models[0], config.model[0], config.columns)
     return Scene(models, reward, read_episodes(Source(config.starts, columns)))
+
+
+def rolled_out(config: InModel, scene: Scene) -> list[Any]:
+    """What rollouts go through: the models, or particles of one."""
+    if config.particles is None:
+        return list(scene.models)
+    (model,) = scene.models
+    return list(particles_of(model, config.particles, key=jax.random.key(0)))  # pyright: ignore
 
 
 def action_range(config: InModel) -> ActionRange | None:
@@ -109,7 +124,12 @@ def action_range(config: InModel) -> ActionRange | None:
 def make_planner(config: Planning, scene: Scene) -> tuple[Imagination, AbstractPlanner[Any]]:
     """The planner that is asked for, in its model."""
     imagination = imagine(
-        scene.models, scene.reward, scene.starts, margin=config.margin, action_range=action_range(config)
+        rolled_out(config, scene),
+        scene.reward,
+        scene.starts,
+        margin=config.margin,
+        action_range=action_range(config),
+        penalty=config.penalty,
     )
     if config.num_sequences < 1 or config.plan_horizon < 1:
         raise InputError(

@@ -7,7 +7,14 @@ from typing import Any
 
 from multistep.agents.model_based import PAPER_STEPS, train_on_model
 from multistep.agents.model_env import ModelEnv
-from multistep.commands.agent_options import ABOUT_AGENT, InModel, action_range, find_scene, models_digest
+from multistep.commands.agent_options import (
+    ABOUT_AGENT,
+    InModel,
+    action_range,
+    find_scene,
+    models_digest,
+    rolled_out,
+)
 from multistep.runs.progress import counting_progress
 from multistep.runs.row_log import RowLog
 from multistep.runs.run_folder import open_run, write_json, write_run
@@ -37,13 +44,14 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
     """Train, leave the agent and the learning curve in `config.out` and return the summary."""
     scene = find_scene(config)
     env = ModelEnv(
-        scene.models,
+        rolled_out(config, scene),
         scene.reward,
         scene.starts,
         num_envs=config.num_envs,
         rollout_steps=config.rollout_steps,
         margin=config.margin,
         action_range=action_range(config),
+        penalty=config.penalty,
     )
     open_run(config.out, COMMAND, config)
     log = RowLog(config.out / CHECKPOINTS / "stages.jsonl")

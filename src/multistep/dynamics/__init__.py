@@ -38,6 +38,8 @@ from multistep.dynamics.normaliser import fit_normaliser as fit_normaliser
 from multistep.dynamics.observer import Belief as Belief
 from multistep.dynamics.observer import ObservedModel as ObservedModel
 from multistep.dynamics.observer import Observer as Observer
+from multistep.dynamics.particle_model import Particle as Particle
+from multistep.dynamics.particle_model import particles_of as particles_of
 from multistep.dynamics.particles import forecast_with_spread as forecast_with_spread
 from multistep.dynamics.particles import roll_particles as roll_particles
 from multistep.dynamics.rollout import rollout as rollout
