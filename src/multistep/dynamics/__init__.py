@@ -8,6 +8,7 @@ from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
 from multistep.dynamics.committee import CommitteeConfig as CommitteeConfig
+from multistep.dynamics.direct import DirectConfig as DirectConfig
 from multistep.dynamics.ensemble import average as average
 from multistep.dynamics.ensemble import stacked as stacked
 from multistep.dynamics.forecast import advance as advance
