@@ -12,12 +12,12 @@ from multistep.runs.atomic import write_text
 
 LABELS = {
     "one_step": "one-step",
-    "validated": "one-step, validated 50 ahead",
+    "validated": "one-step, validated h=50",
     "noisy": "noise injection",
     "aggregated": "data as demonstrator",
     "hallucinated": "hallucinated replay",
     "scheduled": "scheduled sampling",
-    "direct": "direct, a network per horizon",
+    "direct": "direct, a network per h",
     "uniform": "uniform multi-step, h=10",
     "paper": "paper preset, h=10",
     "multistep": "ours: balanced, h=40",
@@ -51,7 +51,7 @@ def rivals_sentence(summary: dict[str, Any]) -> str:
 
 def rivals_table(out: Path) -> Table:
     """R2(1), R2bar(100), seconds and model steps, a line for each dataset, noise and method."""
-    titles = ("dataset, noise, method", "R2(1)", "R2bar", "of the splits", "seconds", "M steps")
+    titles = ("dataset, noise, method", "R2(1)", "R2bar", "splits", "s", "M steps")
     columns = [Column(title, no_wrap=True) for title in titles]
     table = Table(*columns, box=SIMPLE, padding=(0, 1), pad_edge=False)
     for (dataset, noise), own in _cells(out):
@@ -60,7 +60,7 @@ def rivals_table(out: Path) -> Table:
             first, mean, low, high = (_digits(row[name]) for name in ("r2_1", "r2bar", "lowest", "highest"))
             steps = "" if row["model_steps"] is None else f"{row['model_steps'] / 1e6:.2f}"
             seconds = "" if row["seconds"] is None else f"{row['seconds']:.0f}"
-            table.add_row(f"  {LABELS[row['method']]}", first, mean, f"{low} to {high}", seconds, steps)
+            table.add_row(f"  {LABELS[row['method']]}", first, mean, f"{low} {high}", seconds, steps)
         table.add_section()
     return table
 
@@ -114,7 +114,7 @@ def _draw(out: Path) -> Path:
             panel.grid(alpha=0.3)
         for panel in panels[1:]:
             panel.set_yticklabels([])
-        panels[0].legend(frameon=False, fontsize=7)
+        panels[-1].legend(loc="lower left", fontsize=7, framealpha=0.8, edgecolor="none")
         panels[0].figure.supxlabel("R2bar on test episodes at equal model steps", fontsize=9)
     return out / "rivals.png"
 
