@@ -89,12 +89,12 @@ class Registry(Generic[Kind]):
         places: list[Any] = []
         named: dict[str, Any] = {}
         for part in _parts(text):
-            name, _, _ = part.partition("=") if re.match(r"\w+=", part) else (None, "", "")
-            value = self._value(part if name is None else part[len(name) + 1 :], given)
-            if name is None:
-                places.append(value)
+            name = re.match(r"(\w+)=", part)
+            value = self._value(part[name.end() :] if name else part, given)
+            if name:
+                named[name[1]] = value
             else:
-                named[name] = value
+                places.append(value)
         return places, named
 
     def _value(self, text: str, given: tuple[Any, ...]) -> Any:

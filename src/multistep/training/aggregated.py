@@ -88,19 +88,20 @@ class Aggregated(AbstractRecipe):
         data, file = train, None if checkpoint is None else Path(checkpoint)
         for number in range(self.rounds + 1):
             name = f"round_{number}"
-            parts[name] = last = self.recipe.fit(
+            parts[name] = self.recipe.fit(
                 data,
                 valid,
                 key=jax.random.fold_in(key, number) if number else key,
                 score=score,
                 checkpoint=None if file is None else file.with_stem(f"{file.stem}_{name}"),
             )
-            if number == self.rounds or last.outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
+            if number == self.rounds or parts[name].outcome in (Outcome.DIVERGED, Outcome.INTERRUPTED):
                 break
-            data = join(data, demonstrations(last.model, train, self.steps))
+            data = join(data, demonstrations(parts[name].model, train, self.steps))
         judged = {name: part.best_score for name, part in parts.items()}
         chosen = max(judged, key=lambda name: judged[name])
         kept = parts[chosen]
+        *_, last = parts.values()
         outcome = last.outcome if last.outcome is Outcome.INTERRUPTED else kept.outcome
         note = f"Data as demonstrator: {chosen} of {len(parts)} rounds predicts the validation episodes best."
         return replace(
@@ -123,7 +124,8 @@ def demonstrations(model: AbstractDynamics, train: Episodes, steps: int) -> Epis
     befores, actions, afters = [], [], []
     for length in np.unique(pieces.lengths).tolist():
         alike = [pieces[int(number)] for number in np.flatnonzero(pieces.lengths == length)]
-        states, given = (np.stack([piece[part] for piece in alike]) for part in (0, 1))
+        states = np.stack([piece.states for piece in alike])
+        given = np.stack([piece.actions for piece in alike])
         predicted = _rollouts(model, jnp.asarray(states[:, 0], float), jnp.asarray(given, float))
         befores.append(np.asarray(predicted)[:, :-1].reshape(-1, train.state_size))
         actions.append(given[:, 1:].reshape(-1, train.action_size))
