@@ -25,7 +25,7 @@ class Noisy(AbstractLoss):
     """
 
     loss: AbstractLoss = field(default_factory=MultiStep)
-    deviation: float | int | Scalar = 0.1
+    deviation: float | int | Scalar = 0.02
     """As a share of each state's deviation in the training episodes."""
 
     def __check_init__(self) -> None:
