@@ -259,12 +259,9 @@ def test_the_commands_of_the_page_on_rivals(walks):
     command = [sys.executable, "-m", *page["direct"], *small]
     subprocess.run(command, cwd=walks, check=True, capture_output=True)
     summary = json.loads((walks / "runs" / "direct" / "summary.json").read_text())
-    scores = ms.score(
-        ms.load_model(walks / "runs" / "direct" / "model.safetensors"),
-        ms.load(walks / "logs" / "*.csv", states=["x", "theta"], actions=["u"]),
-        horizon=summary["score_horizon"],
-    )
-    assert np.isfinite(scores.r2).all()
+    assert summary["model"]["outcome"] == "finished"
+    model = ms.load_model(walks / "runs" / "direct" / "model.safetensors")
+    assert model.learned.architecture == DirectConfig(10)
 
 
 @pytest.mark.slow
