@@ -13,8 +13,16 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+import tyro
 
 import multistep as ms
+from multistep.cli import _defaults
+from multistep.commands.fit import FitFilesConfig, recipe_of
+from multistep.dynamics import DirectConfig
+from multistep.losses import HallucinatedReplay, Noisy, ScheduledSampling
+from multistep.options import REGISTRY
+from multistep.selection.validated import Validated
+from multistep.training import Aggregated, Scheduled, Steady
 from systems import oscillator_episodes, plant_episodes
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -224,6 +232,36 @@ def test_the_commands_of_the_page_on_the_tractable_cases(tmp_path):
         assert "Figures, from the rows beside them" in answer.stdout
     assert (tmp_path / "runs" / "linear" / "loss.png").exists()
     assert (tmp_path / "runs" / "sigmoid" / "alphas.png").exists()
+
+
+RIVALS = {
+    "validated": Validated(ms.Once(horizon=1, weights=ms.Uniform())),
+    "noisy": ms.Once(horizon=1, loss=Noisy(deviation=0.05)),
+    "aggregated": Aggregated(ms.Once(horizon=1, weights=ms.Uniform()), rounds=2),
+    "hallucinated": ms.Once(horizon=10, weights=ms.Uniform(), loss=HallucinatedReplay()),
+    "scheduled": ms.Once(
+        horizon=10, weights=ms.Uniform(), loss=ScheduledSampling(), curriculum=Scheduled(Steady())
+    ),
+    "direct": ms.Once(horizon=10, weights=ms.Uniform(), network=DirectConfig(10)),
+}
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_on_rivals(walks):
+    """What each of them stands for; one as written, but small."""
+    page = {words[-1].removeprefix("runs/"): words for words in commands("rivals.md")}
+    assert page.keys() == RIVALS.keys()
+    for name, words in page.items():
+        given = words[2:]
+        config = tyro.cli(FitFilesConfig, args=given, registry=REGISTRY, **_defaults("fit", given))
+        assert recipe_of(config) == RIVALS[name]
+    small = ["--epochs", "1", "--least-steps", "20", "--score-horizon", "20"]
+    command = [sys.executable, "-m", *page["direct"], *small]
+    subprocess.run(command, cwd=walks, check=True, capture_output=True)
+    summary = json.loads((walks / "runs" / "direct" / "summary.json").read_text())
+    assert summary["model"]["outcome"] == "finished"
+    model = ms.load_model(walks / "runs" / "direct" / "model.safetensors")
+    assert model.learned.architecture == DirectConfig(10)
 
 
 @pytest.mark.slow

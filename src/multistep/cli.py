@@ -98,6 +98,10 @@ COMMANDS = {
         "The automatic recipe beside its parts, a line, the paper's best and the true simulator.",
         "studies.automatic", "AutomaticConfig", "run_automatic", "view_automatic",
     ),
+    "reproduce rivals": Command(
+        "Other trainings for many steps ahead beside ours, at equal model steps.",
+        "studies.rivals", "RivalsConfig", "run_rivals", "view_rivals",
+    ),
     "reproduce benchmarks": Command(
         "Free runs over published records of plants: the automatic recipe beside lines and a network.",
         "studies.benchmarks", "BenchmarksConfig", "run_benchmarks", "view_benchmarks",

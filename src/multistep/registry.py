@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -20,7 +21,8 @@ class Registry(Generic[Kind]):
 
     A text is `name` or `name:ARGUMENTS` for one of ours, `module:Name` or `module:Name:ARGUMENTS` for a
     user's own, in a file of the folder that we run in or in an installed package. Arguments are literals with
-    commas between, by place or as `name=value`.
+    commas between, by place or as `name=value`; one in brackets is another object of the kind, as in
+    `noisy:loss=(hallucinated),deviation=0.1`.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class Registry(Generic[Kind]):
         if isinstance(maker, self.kind):  # an object that its module has made
             return maker
         try:
-            places, named = _arguments(typed)
+            places, named = self._arguments(typed, given)
             found = maker(*given, *places, **named)
         except InputError:
             raise
@@ -74,8 +76,33 @@ class Registry(Generic[Kind]):
     def describe(self, thing: Kind) -> str:
         """The text that `find` reads back, of an object whose class takes its fields as arguments."""
         values = [] if not is_dataclass(thing) else [(f.name, getattr(thing, f.name)) for f in fields(thing)]
-        arguments = ",".join(f"{name}={shortest(value)}" for name, value in values)
+        arguments = ",".join(
+            f"{name}=({self.describe(value)})"
+            if isinstance(value, self.kind)
+            else f"{name}={shortest(value)}"
+            for name, value in values
+        )
         return self.name_of(type(thing)) + (f":{arguments}" if arguments else "")
+
+    def _arguments(self, text: str, given: tuple[Any, ...]) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments by place and by name."""
+        places: list[Any] = []
+        named: dict[str, Any] = {}
+        for part in _parts(text):
+            name = re.match(r"(\w+)=", part)
+            value = self._value(part[name.end() :] if name else part, given)
+            if name:
+                named[name[1]] = value
+            else:
+                places.append(value)
+        return places, named
+
+    def _value(self, text: str, given: tuple[Any, ...]) -> Any:
+        """A literal; what stands for one in brackets; or else the text itself."""
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return self.find(text[1:-1], *given) if text[:1] + text[-1:] == "()" else text
 
     def _own(self, text: str, module: str, name: str) -> Any:
         if not name:
@@ -109,18 +136,13 @@ def shortest(value: Any) -> str:
     return repr(np.asarray(value).tolist()) if hasattr(value, "dtype") else str(value)
 
 
-def _arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments by place and by name."""
-    places: list[Any] = []
-    named: dict[str, Any] = {}
-    for part in text.split(",") if text else []:
-        name, equals, value = part.rpartition("=")
-        try:
-            literal = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            literal = value
-        if equals:
-            named[name] = literal
+def _parts(text: str) -> list[str]:
+    """What stands between the commas that are in no bracket."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([") - (letter in ")]")
+        if letter == "," and not depth:
+            parts.append("")
         else:
-            places.append(literal)
-    return places, named
+            parts[-1] += letter
+    return parts if text else []

@@ -6,7 +6,8 @@ import pytest
 
 from multistep.errors import InputError
 from multistep.runs.row_log import RowLog
-from multistep.studies.automatic import AutomaticConfig, cell_rows, chosen_methods
+from multistep.studies.automatic import METHODS, AutomaticConfig, cell_rows
+from multistep.studies.methods import chosen_methods
 
 
 def row(method, r2bar, fold=0, noise=0.01):
@@ -30,16 +31,19 @@ def test_a_cell_has_the_mean_of_every_method_beside_the_papers_best():
 
 
 def test_some_of_the_methods_can_be_run_by_name():
-    assert list(chosen_methods(AutomaticConfig())) == [
+    assert list(chosen_methods(AutomaticConfig(), METHODS["smoke"])) == [
         "linear",
         "one_step",
         "smoothed",
         "automatic",
         "ceiling",
     ]
-    assert list(chosen_methods(AutomaticConfig(method=("ceiling", "linear")))) == ["linear", "ceiling"]
+    assert list(chosen_methods(AutomaticConfig(method=("ceiling", "linear")), METHODS["smoke"])) == [
+        "linear",
+        "ceiling",
+    ]
     with pytest.raises(InputError, match="There is no method lines: name one of linear, one_step, "):
-        chosen_methods(AutomaticConfig(method=("lines",)))
+        chosen_methods(AutomaticConfig(method=("lines",)), METHODS["smoke"])
 
 
 @pytest.mark.slow

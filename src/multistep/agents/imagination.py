@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from multistep.data import Episodes, Past, window_starts
-from multistep.dynamics import AbstractDynamics, advance, check_names
+from multistep.dynamics import AbstractDynamics, advance, check_names, stacked
 from multistep.errors import InputError, reason_of
 from multistep.types import Action, Key, Scalar, State
 
@@ -238,14 +238,11 @@ def imagine(
     low, high = starts.states.min(axis=0), starts.states.max(axis=0)
     width = np.where(high > low, high - low, 1.0)
     worst_reward = min(0.0, _check_reward(reward, starts))
-    stacked = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members
-    )
     action_low, action_high = (
         _usual_action_range(starts) if action_range is None else _action_range(starts, action_range)
     )
     return Imagination(
-        members=SplitArrays.of(stacked),
+        members=SplitArrays.of(stacked(members)),
         reward=SplitArrays.of(reward),
         start_states=jnp.asarray(starts.states, float),
         start_actions=jnp.asarray(starts.actions, float),

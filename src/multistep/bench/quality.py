@@ -15,7 +15,7 @@ from multistep.runs.sweep import FAILED, AbstractJob, sweep
 from multistep.runs.workers import Workers
 from multistep.selection.automatic import Automatic
 from multistep.selection.folds import deal_sized_folds
-from multistep.studies.automatic import MethodJob
+from multistep.studies.methods import MethodJob
 from multistep.tasks.cache import load_dataset
 from multistep.tasks.catalogue import find_dataset
 from multistep.training import DEFAULT, AbstractRecipe

@@ -90,7 +90,8 @@ class FitFilesConfig:
     """Steps ahead to score (fewer if the test episodes are too short or too few)."""
     recipe: str | None = None
     """automatic: what is best by the judge; once: one fit; smoothed: where there is noise, take it out with
-    the model and fit again; linear; small: a small network by second-order descent; module:Name for your own
+    the model and fit again; linear; small: a small network by second-order descent; aggregated:ROUNDS: data
+    as demonstrator; validated:HORIZON: one-step training, compared so far ahead; module:Name for your own
     (default: automatic; smoothed if training options are given; with the paper's preset once)."""
     budget: str | None = None
     """What the automatic recipe may spend on training, about: 60s, 5min, or model steps as 20M (default:
@@ -104,7 +105,8 @@ class FitFilesConfig:
     kind: tuple[str, ...] = ()
     """Architectures of your own, as module:Name, that the model to go on from may be of."""
     architecture: str | None = None
-    """What is learned in place of the network: module:Name of your own architecture."""
+    """What is learned in place of the network: direct:HORIZON, a network for each number of steps ahead; any
+    other that there is; module:Name of your own."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")

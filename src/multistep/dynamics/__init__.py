@@ -6,6 +6,7 @@ from multistep.dynamics.base import AbstractModel as AbstractModel
 from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
+from multistep.dynamics.direct import DirectConfig as DirectConfig
 from multistep.dynamics.ensemble import AveragedConfig as AveragedConfig
 from multistep.dynamics.ensemble import CommitteeConfig as CommitteeConfig
 from multistep.dynamics.ensemble import MixedConfig as MixedConfig
@@ -45,5 +46,6 @@ from multistep.dynamics.particles import roll_particles as roll_particles
 from multistep.dynamics.rollout import rollout as rollout
 from multistep.dynamics.saved import Saved as Saved
 from multistep.dynamics.shallow import ShallowConfig as ShallowConfig
+from multistep.dynamics.stacked import stacked as stacked
 from multistep.dynamics.uncertainty import Forecast as Forecast
 from multistep.dynamics.uncertainty import Uncertainty as Uncertainty

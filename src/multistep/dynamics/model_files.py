@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from multistep.dynamics.base import AbstractArchitecture
+from multistep.dynamics.direct import DirectConfig
 from multistep.dynamics.ensemble import AveragedConfig, CommitteeConfig, MixedConfig
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
@@ -50,6 +51,7 @@ ARCHITECTURES = Registry(
         "renormalised": RenormalisedConfig,
         "limited": LimitedConfig,
         "shallow": ShallowConfig,
+        "direct": DirectConfig,
     },
 )
 

@@ -12,6 +12,7 @@ from multistep.data import Past
 from multistep.dynamics.base import AbstractDynamics, AbstractModel
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.observer import Belief, Observer
+from multistep.dynamics.stacked import stacked
 from multistep.dynamics.uncertainty import ONE_DEVIATION, Forecast, Uncertainty
 from multistep.types import Action, Actions, Key, State
 
@@ -110,11 +111,6 @@ def forecast_with_spread(
     measured = particles + added[None] * noise - mean[None]
     samples = mean[None] + measured * scales[ONE_DEVIATION][None]
     return Forecast(mean, spread, samples, scales, tuple(names), time_step, uncertainty.num_episodes)
-
-
-def stacked(members: Sequence[AbstractDynamics]) -> AbstractDynamics:
-    """Members of the same shape as one tree, each of its arrays with a leading axis of members."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
 
 
 def _needed(model: AbstractDynamics) -> tuple[int, int]:

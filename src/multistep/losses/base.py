@@ -1,6 +1,7 @@
 """The contract of a loss: what a batch of windows costs a dynamics in training."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -27,7 +28,8 @@ class LossReport(NamedTuple):
 
 
 class AbstractLoss(eqx.Module):
-    """What a batch of windows costs a dynamics. Interchangeable: `MultiStep`, ..."""
+    """What a batch of windows costs a dynamics. Interchangeable: `MultiStep`, `HallucinatedReplay`,
+    `ScheduledSampling`, `Noisy`."""
 
     @abstractmethod
     def __call__(
@@ -57,7 +59,17 @@ def forecast_batch(learner: AbstractDynamics, batch: Window, key: Key) -> Predic
     def forecast_window(window: Window, key: Key) -> Prediction:
         return forecast(learner, window.past, window.actions, key=key)
 
+    return side_by_side(forecast_window, batch, key)
+
+
+def side_by_side(predict: Callable[[Window, Key], Prediction], batch: Window, key: Key) -> Prediction:
+    """What is predicted of each window, for a loss that does not simply forecast it.
+
+    **Arguments:**
+
+    - `predict`: predictions for one window, along its horizon.
+    - `batch`: windows stacked along a leading axis.
+    - `key`: each window draws with one of its own.
+    """
     each = Prediction(0, 0, None)  # pyright: ignore[reportArgumentType] - axes in place of arrays
-    return jax.vmap(forecast_window, axis_name=BATCH, out_axes=each)(
-        batch, jax.random.split(key, len(batch.states))
-    )
+    return jax.vmap(predict, axis_name=BATCH, out_axes=each)(batch, jax.random.split(key, len(batch.states)))

@@ -1,11 +1,23 @@
 """The losses that can be typed."""
 
 from multistep.losses.base import AbstractLoss
+from multistep.losses.hallucinated import HallucinatedReplay
 from multistep.losses.multistep import MultiStep
+from multistep.losses.noisy import Noisy
+from multistep.losses.scheduled import ScheduledSampling
 from multistep.registry import Registry
 from multistep.runs.provenance import plain
 
-LOSSES = Registry("loss", AbstractLoss, {"multistep": MultiStep})
+LOSSES = Registry(
+    "loss",
+    AbstractLoss,
+    {
+        "multistep": MultiStep,
+        "hallucinated": HallucinatedReplay,
+        "scheduled": ScheduledSampling,
+        "noisy": Noisy,
+    },
+)
 
 
 @plain.register

@@ -82,6 +82,14 @@ def view_automatic(config: Any, summary: Any) -> Shown:
     yield f"Seconds, model steps and scores without noise are in {config.out / 'rows.csv'}."
 
 
+def view_rivals(config: Any, summary: Any) -> Shown:
+    from multistep.report.rival_figures import draw_rivals, rivals_sentence, rivals_table
+
+    yield rivals_sentence(summary)
+    yield rivals_table(config.out)
+    yield f"Table and figure, from the rows beside them: {', '.join(map(str, draw_rivals(config.out)))}."
+
+
 def view_benchmarks(config: Any, summary: Any) -> Shown:
     yield sentences.benchmarks_sentence(summary)
     yield sentences.benchmarks_table(config.out)

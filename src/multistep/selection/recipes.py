@@ -18,7 +18,8 @@ from multistep.dynamics import (
 from multistep.errors import InputError
 from multistep.registry import Registry
 from multistep.selection.automatic import Automatic
-from multistep.training import AbstractRecipe, LeastSquares, Once, QuasiNewton, Smoothed
+from multistep.selection.validated import Validated
+from multistep.training import AbstractRecipe, Aggregated, LeastSquares, Once, QuasiNewton, Smoothed
 
 RECIPES = Registry(
     "recipe",
@@ -29,6 +30,8 @@ RECIPES = Registry(
         "smoothed": Smoothed.of,
         "linear": lambda recipe: LeastSquares(),
         "small": lambda recipe: QuasiNewton(),
+        "aggregated": Aggregated.of,
+        "validated": Validated.of,
     },
 )
 """What is typed wraps the one fit that the other options describe."""

@@ -131,8 +131,8 @@ class View(NamedTuple):
 
 
 def views_of(model: Model | MemoryModel, train: Episodes, valid: Episodes, *, key: Key) -> dict[str, View]:
-    """Every way for this model: one deviation for each horizon, that of its errors on the validation episodes;
-    its members alone; with the noise on the start and on the steps; that times the scales."""
+    """Every way for this model: one deviation for each horizon, that of its errors on the validation
+    episodes; its members alone; with the noise on the start and on the steps; that times the scales."""
     scaled = calibrate(model, train, valid, key=key).uncertainty
     first = calibrate(model, train, None, key=key).uncertainty
     assert scaled is not None
@@ -205,9 +205,8 @@ def table_of(rows: Sequence[Row]) -> list[Row]:
 
 
 def _means(found: Sequence[Row]) -> Row:
-    plain_ones = {
-        name: float(np.mean([row[name] for row in found])) for name in ("crps", "r2bar", "log_likelihood")
-    }
+    scores = ("crps", "r2bar", "log_likelihood")
+    plain_ones = {name: float(np.mean([row[name] for row in found])) for name in scores}
     steps = [str(h) for h in SHOWN if all(str(h) in row["coverage_90"] for row in found)]
     covered = {
         f"{share}_at_{h}": float(np.mean([row[share][h] for row in found]))

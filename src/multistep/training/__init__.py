@@ -1,12 +1,13 @@
 """Recipes that make a model of episodes, what they are made of and what they return."""
 
+from multistep.training.aggregated import Aggregated as Aggregated
 from multistep.training.base import AbstractCurriculum as AbstractCurriculum
 from multistep.training.base import AbstractRecipe as AbstractRecipe
 from multistep.training.base import Fit as Fit
 from multistep.training.base import Lesson as Lesson
 from multistep.training.base import Score as Score
 from multistep.training.continuing import Continuing as Continuing
-from multistep.training.curricula import CURRICULA as CURRICULA
+from multistep.training.counted import Counted as Counted
 from multistep.training.curricula import Growing as Growing
 from multistep.training.curricula import Steady as Steady
 from multistep.training.ensemble import Ensemble as Ensemble
@@ -24,6 +25,8 @@ from multistep.training.presets import PRESETS as PRESETS
 from multistep.training.presets import SMOOTHED as SMOOTHED
 from multistep.training.presets import Preset as Preset
 from multistep.training.quasi_newton import QuasiNewton as QuasiNewton
+from multistep.training.registry import CURRICULA as CURRICULA
+from multistep.training.scheduled import Scheduled as Scheduled
 from multistep.training.settings import Settings as Settings
 from multistep.training.smoothed import Smoothed as Smoothed
 from multistep.training.smoothing import fit_observer as fit_observer

@@ -9,8 +9,6 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from multistep.errors import InputError
-from multistep.registry import Registry
-from multistep.runs.provenance import plain
 from multistep.training.base import AbstractCurriculum, Lesson
 from multistep.training.history import Epoch, Outcome, best_of
 from multistep.training.settings import Settings
@@ -204,12 +202,3 @@ def cosine_rates(start: float, epoch: int, num_batches: int, num_epochs: int) ->
     batches."""
     done = (epoch + np.arange(num_batches) / num_batches) / num_epochs
     return start * (1 + np.cos(np.pi * done)) / 2
-
-
-CURRICULA = Registry("curriculum", AbstractCurriculum, {"steady": Steady, "growing": Growing})
-
-
-@plain.register
-def describe_curriculum(curriculum: AbstractCurriculum) -> str:
-    """The text that finds the curriculum again."""
-    return CURRICULA.describe(curriculum)

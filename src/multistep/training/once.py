@@ -47,7 +47,8 @@ class Once(Settings, AbstractRecipe):
     network: AbstractArchitecture = field(default_factory=NetworkConfig)
     """What is learned."""
     curriculum: AbstractCurriculum = field(default_factory=Steady)
-    """How the training gets to its horizon: steady, or module:Name for your own."""
+    """How the training gets to its horizon: steady, growing, counted:STEPS (of the model), scheduled (for the
+    loss of that name), or module:Name for your own."""
 
     @property
     def settings(self) -> Settings:
