@@ -103,7 +103,8 @@ class FitFilesConfig:
     kind: tuple[str, ...] = ()
     """Architectures of your own, as module:Name, that the model to go on from may be of."""
     architecture: str | None = None
-    """What is learned in place of the network: module:Name of your own architecture."""
+    """What is learned in place of the network: corrected, gaussian:network, ..., or module:Name of your own
+    architecture."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")

@@ -12,6 +12,8 @@ from multistep.dynamics.ensemble import average as average
 from multistep.dynamics.ensemble import stacked as stacked
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
+from multistep.dynamics.gaussian import Gaussian as Gaussian
+from multistep.dynamics.gaussian import GaussianConfig as GaussianConfig
 from multistep.dynamics.hidden import HiddenConfig as HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig as LaggedConfig
 from multistep.dynamics.learner import BATCH as BATCH

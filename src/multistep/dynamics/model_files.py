@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from multistep.dynamics.averaged import AveragedConfig
 from multistep.dynamics.base import AbstractArchitecture
 from multistep.dynamics.committee import CommitteeConfig
+from multistep.dynamics.gaussian import GaussianConfig
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.limited import LimitedConfig
@@ -47,6 +48,7 @@ ARCHITECTURES = Registry(
         "committee": CommitteeConfig,
         "limited": LimitedConfig,
         "shallow": ShallowConfig,
+        "gaussian": GaussianConfig,
     },
 )
 

@@ -3,6 +3,9 @@
 from multistep.losses.base import AbstractLoss as AbstractLoss
 from multistep.losses.base import LossReport as LossReport
 from multistep.losses.base import forecast_batch as forecast_batch
+from multistep.losses.likelihood import Likelihood as Likelihood
+from multistep.losses.likelihood import negative_log_likelihood as negative_log_likelihood
+from multistep.losses.likelihood import precisions as precisions
 from multistep.losses.multistep import MultiStep as MultiStep
 from multistep.losses.multistep import multistep_errors as multistep_errors
 from multistep.losses.multistep import squared_errors as squared_errors
