@@ -98,6 +98,10 @@ COMMANDS = {
         "The automatic recipe beside its parts, a line, the paper's best and the true simulator.",
         "studies.automatic", "AutomaticConfig", "run_automatic", "view_automatic",
     ),
+    "reproduce likelihood": Command(
+        "Weights learned by maximum likelihood; R2(h) of stochastic and deterministic models.",
+        "studies.likelihood", "LikelihoodConfig", "run_likelihood", "view_likelihood",
+    ),
     "reproduce benchmarks": Command(
         "Free runs over published records of plants: the automatic recipe beside lines and a network.",
         "studies.benchmarks", "BenchmarksConfig", "run_benchmarks", "view_benchmarks",

@@ -32,6 +32,13 @@ NETWORKS = {
 HORIZON = 7
 
 
+@pytest.fixture
+def standard_promotion():
+    """Adam of optax mixes integer counts with floats."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
 @eqx.filter_jit
 def predicted(dynamics, past, actions):
     return forecast(dynamics, past, actions)
@@ -162,6 +169,7 @@ def test_100_steps_are_finite_and_so_are_their_gradients(getkey, name, rollouts)
         assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
+@pytest.mark.usefixtures("standard_promotion")
 def test_it_is_saved_and_loaded_and_gone_on_from(tmp_path):
     train, valid = oscillator_episodes(6, 40, noise=0.05), oscillator_episodes(2, 40, seed=1)
     once = Once(
@@ -180,6 +188,7 @@ def test_it_is_saved_and_loaded_and_gone_on_from(tmp_path):
     assert isinstance(more.model.learned, Gaussian)
 
 
+@pytest.mark.usefixtures("standard_promotion")
 @pytest.mark.parametrize("network", ["network", NetworkConfig(8, batch_norm=True, dropout=0.1)])
 def test_a_fit_that_is_resumed_has_the_same_bits(tmp_path, network, monkeypatch):
     train, valid = oscillator_episodes(6, 40, noise=0.05), oscillator_episodes(2, 40, seed=1)
@@ -210,6 +219,7 @@ def R2BAR(model, episodes):
     return score(model, episodes, horizon=20).r2bar()
 
 
+@pytest.mark.usefixtures("standard_promotion")
 def test_a_loss_on_the_mean_trains_it_like_the_plain_model(getkey):
     train, valid = oscillator_episodes(6, 40), oscillator_episodes(2, 40, seed=1)
     plain = Once(

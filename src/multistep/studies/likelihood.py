@@ -1,0 +1,250 @@
+"""`multistep reproduce likelihood`: weights learned by maximum likelihood, and R2(h) of stochastic and
+deterministic models, as in the appendix "Probabilistic interpretation"."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import polars as pl
+import tyro
+
+from multistep.data import Episodes, add_noise, episodes_digest
+from multistep.dynamics import Drawn, GaussianConfig, Model, NetworkConfig
+from multistep.errors import InputError
+from multistep.evaluation import score
+from multistep.losses import Likelihood, Uniform
+from multistep.runs.row_log import Row, RowLog
+from multistep.runs.run_folder import check_study, open_run, write_rows, write_run
+from multistep.runs.sweep import FAILED, AbstractJob, sweep
+from multistep.runs.workers import Workers
+from multistep.selection.fit_job import FitJob, score_fields
+from multistep.selection.folds import deal_sized_folds
+from multistep.studies.likelihood_measures import STEPS, WAYS, coverage, learned_weights
+from multistep.studies.scales import Scale
+from multistep.studies.static import sized_episodes
+from multistep.tasks.catalogue import find_dataset
+from multistep.training import PAPER, AbstractRecipe, Once
+
+ROWS = "fits.jsonl"
+COMMAND = "reproduce likelihood"
+DATASET = "cartpole/random"
+NOISES = (0.0, 0.01)
+HORIZON = 2
+PAPER_NETWORK = NetworkConfig(batch_norm=True, dropout=0.1)
+PAPER_BETAS = {0.0: 0.1, 0.01: 2.0}
+"""The best ones for this dataset and horizon, by noise (Appendix "Probabilistic interpretation")."""
+
+
+@dataclass(frozen=True)
+class LikelihoodConfig:
+    """Two steps ahead on Cartpole random: what a likelihood learns to weigh, and how well it predicts."""
+
+    scale: Scale = "smoke"
+    """smoke: a minute; quick: one split and a fifth of the training, a quarter of an hour; paper: three
+    splits and all of it."""
+    noise: tuple[float, ...] = ()
+    """Noise scales, as shares of each state's range (default: 0 and 0.01)."""
+    method: tuple[str, ...] = ()
+    """What to run: deterministic, stochastic (both with the paper's network), and without batch norm and
+    dropout plain_deterministic, plain_stochastic, plain_beta_nll, plain_mean, plain_propagated (default:
+    all)."""
+    grid: Path | None = None
+    """Folder of `reproduce static`, whose best beta is shown beside the learned weights."""
+    where: Annotated[Workers, tyro.conf.arg(name="")] = field(default_factory=Workers)
+    """Where the jobs run."""
+    seed: int = 0
+    """Seed of noise, splits and training."""
+    cache: Path | None = None
+    """Folder of the datasets (default: MULTISTEP_DATASETS, or the platform's cache folder)."""
+    out: Path = Path("runs/likelihood")
+    """Folder for rows, tables and the figure; a second run, with other methods too, adds to what is there."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of the study a scale is."""
+
+    num_folds: int
+    epochs: int
+    score_horizon: int
+    split: tuple[int, int, int] | None = None
+    steps: int | None = None
+
+
+SIZES: dict[Scale, Size] = {
+    "smoke": Size(1, 1, 20, (6, 2, 3), 60),
+    "quick": Size(1, 6, 100),
+    "paper": Size(3, PAPER.epochs, 100),
+}
+
+
+@dataclass(frozen=True)
+class LikelihoodJob(AbstractJob):
+    """One fit; of a Gaussian also what it weighs, R2 of its draws and how often its intervals hold."""
+
+    data: str
+    """Name of the episodes: a digest of their content."""
+    fit: FitJob
+
+    @property
+    def work(self) -> float:
+        return self.fit.work
+
+    def labels(self) -> Row:
+        return self.fit.labels()
+
+    def run(self, data: Episodes) -> Row:
+        fitted = self.fit.fit(data)
+        row = self.fit.row_of(fitted, data)
+        return {**row, **(self._measured(fitted.model, data) if is_gaussian(self.fit.config) else {})}
+
+    def _measured(self, model: Model, data: Episodes) -> Row:
+        weights_key, drawn_key = jax.random.split(jax.random.key(self.fit.seed))
+        train, _, test = self.fit.fold.deal(data)
+        horizon = self.fit.score_horizon
+        drawn = score_fields(score(Drawn(model, drawn_key), test, horizon=horizon))
+        return {
+            "alphas": learned_weights(model, train, HORIZON, key=weights_key),
+            "drawn_r2bar": drawn["r2bar"],
+            "drawn_r2": drawn["r2"],
+            "coverage": coverage(model, test, horizon, key=drawn_key),
+        }
+
+
+def is_gaussian(recipe: AbstractRecipe) -> bool:
+    return isinstance(recipe, Once) and isinstance(recipe.network, GaussianConfig)
+
+
+def run_likelihood(config: LikelihoodConfig) -> dict[str, Any]:
+    """Run what is missing, leave rows and tables in `config.out` and return the summary."""
+    betas = best_betas(config.grid)
+    check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
+    log = RowLog(config.out / ROWS)
+    with log.writing():
+        jobs, data = prepare(config)
+        open_run(config.out, COMMAND, config)
+        with config.where.connect() as client:
+            sweep(jobs, data, log, client)
+        return write_tables(config, log.read(), betas)
+
+
+def prepare(config: LikelihoodConfig) -> tuple[list[LikelihoodJob], dict[str, Episodes]]:
+    """All jobs of the study, and the episodes that they need by their digest."""
+    size, dataset = SIZES[config.scale], find_dataset(DATASET)
+    episodes, split = sized_episodes(dataset, config.cache, size.split, size.steps)
+    folds = deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
+    jobs: list[LikelihoodJob] = []
+    data: dict[str, Episodes] = {}
+    for noise in config.noise or NOISES:
+        noisy = add_noise(episodes, noise, key=jax.random.key(config.seed)) if noise else episodes
+        data[name := episodes_digest(noisy)] = noisy
+        for method, recipe in chosen_methods(config).items():
+            names = {"dataset": DATASET, "noise": noise, "method": method}
+            fits = [FitJob(name, recipe, fold, config.seed, size.score_horizon, names) for fold in folds]
+            jobs += [LikelihoodJob(name, fit) for fit in fits]
+    return sorted(jobs, key=lambda job: job.fit.fold.number), data
+
+
+def chosen_methods(config: LikelihoodConfig) -> dict[str, Once]:
+    """The recipes to run, by name."""
+    base = replace(PAPER, horizon=HORIZON, weights=Uniform(), epochs=SIZES[config.scale].epochs)
+    hidden = 16 if config.scale == "smoke" else PAPER_NETWORK.hidden_size
+    papers, plain = replace(PAPER_NETWORK, hidden_size=hidden), NetworkConfig(hidden_size=hidden)
+
+    def gaussian(network: NetworkConfig, rollouts: str, exponent: float = 0.0) -> Once:
+        return replace(base, network=GaussianConfig(network, rollouts), loss=Likelihood(exponent))
+
+    methods = {
+        "deterministic": replace(base, network=papers),
+        "stochastic": gaussian(papers, "sampled"),
+        "plain_deterministic": replace(base, network=plain),
+        "plain_stochastic": gaussian(plain, "sampled"),
+        "plain_beta_nll": gaussian(plain, "sampled", 0.5),
+        "plain_mean": gaussian(plain, "mean"),
+        "plain_propagated": gaussian(plain, "propagated"),
+    }
+    if unknown := [name for name in config.method if name not in methods]:
+        raise InputError(f"There is no method {unknown[0]}: name one of {', '.join(methods)}.")
+    return {name: recipe for name, recipe in methods.items() if not config.method or name in config.method}
+
+
+def best_betas(grid: Path | None) -> list[Row]:
+    """The weights that the paper found best, and those that a grid of ours did, by noise."""
+    found = [(noise, "paper", beta) for noise, beta in PAPER_BETAS.items()]
+    if grid is not None:
+        path = grid / "rows.csv"
+        if not path.exists():
+            raise InputError(f"There is no {path}: give the folder that multistep reproduce static has left.")
+        cells = pl.read_csv(path, infer_schema_length=None).filter(
+            (pl.col("dataset") == DATASET) & (pl.col("preset") == "paper") & (pl.col("horizon") == HORIZON)
+        )
+        found += [(noise, "grid", beta) for noise, beta in cells.select("noise", "beta").iter_rows()]
+    return [
+        {
+            "noise": noise,
+            "source": source,
+            "beta": beta,
+            "alpha_1": 1 / (1 + beta),
+            "alpha_2": beta / (1 + beta),
+        }
+        for noise, source, beta in found
+    ]
+
+
+def write_tables(config: LikelihoodConfig, rows: Sequence[Row], betas: Sequence[Row]) -> dict[str, Any]:
+    """Tables of all rows in the folder: means over the splits, curves, betas."""
+    sound = [row for row in rows if row["outcome"] != FAILED]
+    table: list[Row] = []
+    curves: list[Row] = []
+    for noise, method in sorted(dict.fromkeys((row["noise"], row["method"]) for row in sound), key=place):
+        own = [row for row in sound if (row["noise"], row["method"]) == (noise, method)]
+        table.append({"noise": noise, "method": method, "splits": len(own), **_cell(own)})
+        for rollouts, name in (("mean", "r2"), ("drawn", "drawn_r2")):
+            if name in own[0]:
+                values = np.mean([np.array(row[name], float) for row in own], axis=0)
+                label = {"noise": noise, "method": method, "rollouts": rollouts}
+                curves += [{**label, "step": step, "r2": r2} for step, r2 in enumerate(values.tolist(), 1)]
+    write_rows(config.out / "curves.csv", curves)
+    write_rows(
+        config.out / "betas.csv", [row for row in betas if row["noise"] in {r["noise"] for r in table}]
+    )
+    summary = {
+        "scale": config.scale,
+        "score_horizon": SIZES[config.scale].score_horizon,
+        "fits": len(sound),
+        "failed": len(rows) - len(sound),
+        "seconds_of_fits": sum(row["seconds"] for row in rows),
+    }
+    write_run(config.out, COMMAND, config, table, summary)
+    return summary
+
+
+def place(noise_and_method: tuple[float, str]) -> tuple[float, int]:
+    """Methods in the order in which they are listed."""
+    noise, method = noise_and_method
+    return noise, list(chosen_methods(LikelihoodConfig())).index(method)
+
+
+def _cell(rows: Sequence[Row]) -> Row:
+    """Means over the splits; what a deterministic model has none of stays empty."""
+
+    def mean(values: Sequence[Any]) -> float:
+        return float(np.mean([float(value) for value in values]))
+
+    alphas = [row["alphas"][0] for row in rows if "alphas" in row]
+    cell: dict[str, Any] = {
+        "r2bar": mean([row["r2bar"] for row in rows]),
+        "drawn_r2bar": mean([row["drawn_r2bar"] for row in rows]) if alphas else None,
+        "alpha_1": mean(alphas) if alphas else None,
+        "alpha_2": 1 - mean(alphas) if alphas else None,
+        "fit_seconds": mean([row["fit_seconds"] for row in rows]),
+    }
+    shares = [row["coverage"] for row in rows if "coverage" in row]
+    for way in WAYS:
+        for step in STEPS:
+            known = [share[way][str(step)] for share in shares if str(step) in share[way]]
+            cell[f"coverage_{way}_{step}"] = mean(known) if known else None
+    return cell
