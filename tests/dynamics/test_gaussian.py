@@ -14,15 +14,15 @@ from multistep.dynamics import (
     GaussianConfig,
     LineConfig,
     NetworkConfig,
+    Saved,
     forecast,
     load_model,
     save_model,
 )
 from multistep.dynamics.gaussian import Bounds, GaussianLearner
 from multistep.errors import InputError
-from multistep.evaluation import score
 from multistep.losses import Likelihood, MultiStep, Uniform
-from multistep.training import Continuing, Once
+from multistep.training import Once
 from systems import LinearModel, oscillator_episodes
 
 NETWORKS = {
@@ -30,13 +30,6 @@ NETWORKS = {
     "corrected": CorrectedConfig(hidden_size=6, activation="tanh"),
 }
 HORIZON = 7
-
-
-@pytest.fixture
-def standard_promotion():
-    """Adam of optax mixes integer counts with floats."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 @eqx.filter_jit
@@ -169,67 +162,69 @@ def test_100_steps_are_finite_and_so_are_their_gradients(getkey, name, rollouts)
         assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.usefixtures("standard_promotion")
-def test_it_is_saved_and_loaded_and_gone_on_from(tmp_path):
+SMALL = Once(
+    network=GaussianConfig(NETWORKS["corrected"]),
+    horizon=2,
+    weights=Uniform(),
+    loss=Likelihood(0.5),
+    epochs=3,
+    least_steps=1,
+)
+
+
+@pytest.fixture
+def fitted():
+    """What a recipe makes of a few episodes."""
     train, valid = oscillator_episodes(6, 40, noise=0.05), oscillator_episodes(2, 40, seed=1)
-    once = Once(
-        network=GaussianConfig(NETWORKS["corrected"]), horizon=3, weights=Uniform(), loss=Likelihood(0.5)
-    )
-    once = replace(once, epochs=2, least_steps=20)
-    fit = ms.fit(train, valid, once, key=jax.random.key(0))
+
+    def fit(recipe, **options):
+        return recipe.fit(train, valid, key=jax.random.key(0), **{"score": one_step} | options)
+
+    with jax.numpy_dtype_promotion("standard"):  # Adam of optax mixes integer counts with floats
+        yield fit
+
+
+def one_step(model, episodes):
+    states, actions, _ = episodes[0]
+    predicted = jax.vmap(model.step)(jnp.asarray(states[:-1]), jnp.asarray(actions))
+    return -float(((predicted - states[1:]) ** 2).mean())
+
+
+def test_it_is_saved_and_loaded_and_gone_on_from(fitted, tmp_path):
+    model = fitted(replace(SMALL, epochs=1)).model
     path = tmp_path / "model.safetensors"
-    save_model(fit.model, path)
+    save_model(model, path)
     back = load_model(path)
-    assert eqx.tree_equal(back, fit.model)
-    deviation = back.step_deviation(train[0].states[0], train[0].actions[0])
-    assert (deviation > 0).all()
-    more = ms.fit(train, valid, Continuing(path, once), key=jax.random.key(1))
-    assert more.parts["after"].history[0].errors != fit.history[0].errors
+    assert eqx.tree_equal(back, model)
+    assert (back.step_deviation(jnp.zeros(2), jnp.zeros(1)) > 0).all()
+    more = fitted(replace(SMALL, network=Saved(path)))
     assert isinstance(more.model.learned, Gaussian)
+    assert (more.model.learned.bounds.lowest != model.learned.bounds.lowest).all()
+    np.testing.assert_allclose(np.sum(more.history[0].weights), 1)
 
 
-@pytest.mark.usefixtures("standard_promotion")
-@pytest.mark.parametrize("network", ["network", NetworkConfig(8, batch_norm=True, dropout=0.1)])
-def test_a_fit_that_is_resumed_has_the_same_bits(tmp_path, network, monkeypatch):
-    train, valid = oscillator_episodes(6, 40, noise=0.05), oscillator_episodes(2, 40, seed=1)
-    network = NETWORKS[network] if isinstance(network, str) else network
-    once = Once(
-        network=GaussianConfig(network, "sampled"), horizon=2, weights=Uniform(), loss=Likelihood(0.5)
-    )
-    once = replace(once, epochs=3, least_steps=1)
-    whole = ms.fit(train, valid, once, key=jax.random.key(0))
-    calls = []
+@pytest.mark.slow
+def test_a_fit_that_is_resumed_has_the_same_bits(fitted, tmp_path):
+    network = GaussianConfig(NetworkConfig(8, batch_norm=True, dropout=0.1), "sampled")
+    once, calls = replace(SMALL, network=network), []
+    whole = fitted(once)
 
     def interrupted(model, episodes):
         calls.append(None)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return R2BAR(model, episodes)
+        return one_step(model, episodes)
 
-    interrupted.__qualname__ = "R2BAR"
-    first = once.fit(train, valid, key=jax.random.key(0), score=interrupted, checkpoint=tmp_path / "c")
-    assert len(first.history) == 1
-    calls = [None] * 2
-    second = once.fit(train, valid, key=jax.random.key(0), score=interrupted, checkpoint=tmp_path / "c")
-    assert len(second.history) == 3
+    first, second = (fitted(once, score=interrupted, checkpoint=tmp_path / "c") for _ in range(2))
+    assert [len(fit.history) for fit in (first, second)] == [1, 3]
     assert eqx.tree_equal(second.model, whole.model)
 
 
-def R2BAR(model, episodes):
-    return score(model, episodes, horizon=20).r2bar()
-
-
-@pytest.mark.usefixtures("standard_promotion")
-def test_a_loss_on_the_mean_trains_it_like_the_plain_model(getkey):
-    train, valid = oscillator_episodes(6, 40), oscillator_episodes(2, 40, seed=1)
-    plain = Once(
-        NETWORKS["corrected"], horizon=3, weights=Uniform(), loss=MultiStep(), epochs=2, least_steps=9
-    )
-    fits = [
-        ms.fit(train, valid, recipe, key=jax.random.key(0))
-        for recipe in (plain, replace(plain, network=GaussianConfig(NETWORKS["corrected"], "mean")))
-    ]
-    np.testing.assert_allclose(fits[0].history[-1].errors, fits[1].history[-1].errors, rtol=1e-9)
+def test_a_loss_on_the_mean_trains_it_like_the_plain_model(fitted):
+    once = replace(SMALL, loss=MultiStep(), network=NETWORKS["corrected"])
+    other = replace(once, network=GaussianConfig(once.network, "mean"))
+    plain, gaussian = (fitted(recipe).history[-1].errors for recipe in (once, other))
+    np.testing.assert_allclose(gaussian, plain, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
