@@ -11,7 +11,7 @@ from multistep.types import Key
 
 SHARE, DEVIATIONS = 0.9, 1.6449
 """Of what is measured, in an interval of so many deviations to each side, if errors are normal."""
-EVERY = 25
+EVERY = 20
 """Rollouts start from every so many-th sample: a few hundred are enough for a share."""
 DRAWS = 20
 WAYS = ("last_step", "propagated", "drawn")
