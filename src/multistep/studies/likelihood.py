@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
-import numpy as np
-import polars as pl
 import tyro
 
 from multistep.data import Episodes, add_noise, episodes_digest
@@ -22,7 +20,8 @@ from multistep.runs.sweep import FAILED, AbstractJob, sweep
 from multistep.runs.workers import Workers
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import deal_sized_folds
-from multistep.studies.likelihood_measures import STEPS, WAYS, coverage, learned_weights
+from multistep.studies.likelihood_measures import coverage, learned_weights
+from multistep.studies.likelihood_tables import best_betas, cell_rows, curve_rows
 from multistep.studies.scales import Scale
 from multistep.studies.static import sized_episodes
 from multistep.tasks.catalogue import find_dataset
@@ -33,8 +32,6 @@ COMMAND = "reproduce likelihood"
 DATASET = "cartpole/random"
 NOISES = (0.0, 0.01)
 HORIZON = 2
-PAPER_BETAS = {0.0: 0.1, 0.01: 2.0}
-"""The best ones for this dataset and horizon, by noise (Appendix "Probabilistic interpretation")."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +39,8 @@ class LikelihoodConfig:
     """Two steps ahead on Cartpole random: what a likelihood learns to weigh, and how well it predicts."""
 
     scale: Scale = "smoke"
-    """smoke: a minute; quick: one split, networks of 128 units, a sixth of the training, ten minutes; paper:
-    three splits, 256 units and all of it."""
+    """smoke: a minute; quick: one split and a quarter of the training, ten minutes; paper: three splits and
+    all of it."""
     noise: tuple[float, ...] = ()
     """Noise scales, as shares of each state's range (default: 0 and 0.01)."""
     method: tuple[str, ...] = ()
@@ -79,7 +76,7 @@ class Size:
 
 SIZES: dict[Scale, Size] = {
     "smoke": Size(1, 1, 16, 20, (6, 2, 3), 60),
-    "quick": Size(1, 5, 128, 100, (36, 2, 4)),
+    "quick": Size(1, 8, 256, 100, (36, 2, 4)),
     "paper": Size(3, PAPER.epochs, 256, 100),
 }
 
@@ -123,7 +120,7 @@ def is_gaussian(recipe: AbstractRecipe) -> bool:
 
 def run_likelihood(config: LikelihoodConfig) -> dict[str, Any]:
     """Run what is missing, leave rows and tables in `config.out` and return the summary."""
-    betas = best_betas(config.grid)
+    betas = best_betas(config.grid, DATASET, HORIZON)
     check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():
@@ -180,80 +177,19 @@ def chosen_methods(config: LikelihoodConfig) -> dict[str, Once]:
     return {name: recipe for name, recipe in methods.items() if not config.method or name in config.method}
 
 
-def best_betas(grid: Path | None) -> list[Row]:
-    """The weights that the paper found best, and those that a grid of ours did, by noise."""
-    found = [(noise, "paper", beta) for noise, beta in PAPER_BETAS.items()]
-    if grid is not None:
-        path = grid / "rows.csv"
-        if not path.exists():
-            raise InputError(f"There is no {path}: give the folder that multistep reproduce static has left.")
-        cells = pl.read_csv(path, infer_schema_length=None).filter(
-            (pl.col("dataset") == DATASET) & (pl.col("preset") == "paper") & (pl.col("horizon") == HORIZON)
-        )
-        found += [(noise, "grid", beta) for noise, beta in cells.select("noise", "beta").iter_rows()]
-    return [
-        {
-            "noise": noise,
-            "source": source,
-            "beta": beta,
-            "alpha_1": 1 / (1 + beta),
-            "alpha_2": beta / (1 + beta),
-        }
-        for noise, source, beta in found
-    ]
-
-
 def write_tables(config: LikelihoodConfig, rows: Sequence[Row], betas: Sequence[Row]) -> dict[str, Any]:
-    """Tables of all rows in the folder: means over the splits, curves, betas."""
-    sound = [row for row in rows if row["outcome"] != FAILED]
-    table: list[Row] = []
-    curves: list[Row] = []
-    for noise, method in sorted(dict.fromkeys((row["noise"], row["method"]) for row in sound), key=place):
-        own = [row for row in sound if (row["noise"], row["method"]) == (noise, method)]
-        table.append({"noise": noise, "method": method, "splits": len(own), **_cell(own)})
-        for rollouts, name in (("mean", "r2"), ("drawn", "drawn_r2")):
-            if name in own[0]:
-                values = np.mean([np.array(row[name], float) for row in own], axis=0)
-                label = {"noise": noise, "method": method, "rollouts": rollouts}
-                curves += [{**label, "step": step, "r2": r2} for step, r2 in enumerate(values.tolist(), 1)]
-    write_rows(config.out / "curves.csv", curves)
-    write_rows(
-        config.out / "betas.csv", [row for row in betas if row["noise"] in {r["noise"] for r in table}]
-    )
+    """Tables and summary of all rows in the folder, those of earlier commands too."""
+    fits = [row for row in rows if row["outcome"] != FAILED]
+    table = cell_rows(fits, list(chosen_methods(LikelihoodConfig())))
+    noises = {row["noise"] for row in table}
+    write_rows(config.out / "curves.csv", curve_rows(fits))
+    write_rows(config.out / "betas.csv", [row for row in betas if row["noise"] in noises])
     summary = {
         "scale": config.scale,
         "score_horizon": SIZES[config.scale].score_horizon,
-        "fits": len(sound),
-        "failed": len(rows) - len(sound),
+        "fits": len(fits),
+        "failed": len(rows) - len(fits),
         "seconds_of_fits": sum(row["seconds"] for row in rows),
     }
     write_run(config.out, COMMAND, config, table, summary)
     return summary
-
-
-def place(noise_and_method: tuple[float, str]) -> tuple[float, int]:
-    """Methods in the order in which they are listed."""
-    noise, method = noise_and_method
-    return noise, list(chosen_methods(LikelihoodConfig())).index(method)
-
-
-def _cell(rows: Sequence[Row]) -> Row:
-    """Means over the splits; what a deterministic model has none of stays empty."""
-
-    def mean(values: Sequence[Any]) -> float:
-        return float(np.mean([float(value) for value in values]))
-
-    alphas = [row["alphas"][0] for row in rows if "alphas" in row]
-    cell: dict[str, Any] = {
-        "r2bar": mean([row["r2bar"] for row in rows]),
-        "drawn_r2bar": mean([row["drawn_r2bar"] for row in rows]) if alphas else None,
-        "alpha_1": mean(alphas) if alphas else None,
-        "alpha_2": 1 - mean(alphas) if alphas else None,
-        "fit_seconds": mean([row["fit_seconds"] for row in rows]),
-    }
-    shares = [row["coverage"] for row in rows if "coverage" in row]
-    for way in WAYS:
-        for step in STEPS:
-            known = [share[way][str(step)] for share in shares if str(step) in share[way]]
-            cell[f"coverage_{way}_{step}"] = mean(known) if known else None
-    return cell

@@ -1,5 +1,6 @@
 """What is measured of a Gaussian model: what its likelihood weighs, and how often its intervals hold."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -53,5 +54,6 @@ def _gaussian(model: Model) -> Gaussian:
 
 def _windows(model: Model, episodes: Episodes, horizon: int, every: int = 1) -> Window:
     """Windows of the episodes in normalised units."""
-    windows = Windows(*model.normaliser.normalise(episodes), horizon)
+    normaliser = jax.tree.map(np.asarray, model.normaliser)
+    windows = Windows(*normaliser.normalise(episodes), horizon)
     return gather_all(windows, jnp.asarray(window_starts(episodes, horizon)[::every]))
