@@ -55,5 +55,6 @@ def _gaussian(model: Model) -> Gaussian:
 def _windows(model: Model, episodes: Episodes, horizon: int, every: int = 1) -> Window:
     """Windows of the episodes in normalised units."""
     normaliser = jax.tree.map(np.asarray, model.normaliser)
-    windows = Windows(*normaliser.normalise(episodes), horizon)
+    states, actions = normaliser.normalise(episodes)
+    windows = Windows(states, actions, horizon)
     return gather_all(windows, jnp.asarray(window_starts(episodes, horizon)[::every]))
