@@ -16,7 +16,7 @@ from multistep.errors import InputError
 from multistep.evaluation import score
 from multistep.runs.row_log import RowLog
 from multistep.studies.likelihood import LikelihoodConfig, chosen_methods
-from multistep.studies.likelihood_measures import DEVIATIONS, DRAWS, coverage, learned_weights
+from multistep.studies.likelihood_measures import DEVIATIONS, DRAWS, coverage, free_weights, learned_weights
 from multistep.studies.likelihood_tables import best_betas, cell_rows, curve_rows
 from systems import LinearModel
 
@@ -69,6 +69,13 @@ def test_intervals_of_the_true_system_hold_as_often_as_they_say(episodes):
 def test_learned_weights_are_inverse_variances(episodes, rollouts, ratio):
     found = learned_weights(known(episodes, rollouts=rollouts), episodes, 2, key=jax.random.key(0))
     np.testing.assert_allclose(found, [1 / (1 + ratio), ratio / (1 + ratio)], rtol=1e-6)
+
+
+def test_free_weights_are_inverse_errors(episodes):
+    """Of the true system: the variances of one and of two disturbed steps."""
+    found = free_weights(known(episodes), episodes, 2)
+    ratio = 1 / (1 + DECAY**2)
+    np.testing.assert_allclose(found, [1 / (1 + ratio), ratio / (1 + ratio)], rtol=0.01)
 
 
 def test_a_drawn_rollout_is_as_much_worse_as_its_noise_says(episodes):

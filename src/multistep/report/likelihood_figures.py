@@ -45,13 +45,16 @@ def likelihood_table(out: Path) -> Table:
             " / ".join(
                 _percent(row[f"coverage_{way}_{step}"]) for way in ("last_step", "propagated", "drawn")
             )
-            if row["alpha_1"] is not None
+            if row["drawn_r2bar"] is not None
             else ""
             for step in steps
         ]
         name = f"{100 * row['noise']:g} %, {TITLES[row['method']]}"
         table.add_row(name, *("" if entry is None else f"{entry:.3f}" for entry in entries), *shares)
-    table.caption = "R2bar of the rollout of means, and of one that is drawn; shares within 90 % intervals"
+    table.caption = (
+        "alpha_1 of a deterministic model: with one free variance for each step ahead; R2bar of the rollout of "
+        "means, and of one that is drawn; shares within 90 % intervals"
+    )
     return table
 
 
@@ -60,7 +63,7 @@ def draw_likelihood(out: Path) -> Path:
     rows, curves, betas = (read_rows(out / f"{name}.csv") for name in ("rows", "curves", "betas"))
     noises, path = rows["noise"].unique().sort().to_list(), out / "likelihood.png"
     with figure_file(path, 1, 1 + len(noises), (5 + 4.2 * len(noises), 4.2)) as panels:
-        _draw_weights(panels[0], rows.drop_nulls("alpha_1"), betas, noises)
+        _draw_weights(panels[0], rows, betas, noises)
         for panel, noise in zip(panels[1:], noises, strict=True):
             _draw_curves(panel, curves.filter(pl.col("noise") == noise))
             panel.set(title=f"noise {100 * noise:g} %", xlabel="steps ahead h", ylabel="R2(h)")

@@ -20,7 +20,7 @@ from multistep.runs.sweep import FAILED, AbstractJob, sweep
 from multistep.runs.workers import Workers
 from multistep.selection.fit_job import FitJob, score_fields
 from multistep.selection.folds import deal_sized_folds
-from multistep.studies.likelihood_measures import coverage, learned_weights
+from multistep.studies.likelihood_measures import coverage, free_weights, learned_weights
 from multistep.studies.likelihood_tables import best_betas, cell_rows, curve_rows
 from multistep.studies.scales import Scale
 from multistep.studies.static import sized_episodes
@@ -83,7 +83,8 @@ SIZES: dict[Scale, Size] = {
 
 @dataclass(frozen=True)
 class LikelihoodJob(AbstractJob):
-    """One fit; of a Gaussian also what it weighs, R2 of its draws and how often its intervals hold."""
+    """One fit, and the weights of a likelihood; of a Gaussian also R2 of its draws and how often its intervals
+    hold."""
 
     data: str
     """Name of the episodes: a digest of their content."""
@@ -98,12 +99,13 @@ class LikelihoodJob(AbstractJob):
 
     def run(self, data: Episodes) -> Row:
         fitted = self.fit.fit(data)
-        row = self.fit.row_of(fitted, data)
-        return {**row, **(self._measured(fitted.model, data) if is_gaussian(self.fit.config) else {})}
+        row, (train, _, test) = self.fit.row_of(fitted, data), self.fit.fold.deal(data)
+        if not is_gaussian(self.fit.config):
+            return {**row, "alphas": free_weights(fitted.model, train, HORIZON)}
+        return {**row, **self._measured(fitted.model, train, test)}
 
-    def _measured(self, model: Model, data: Episodes) -> Row:
+    def _measured(self, model: Model, train: Episodes, test: Episodes) -> Row:
         weights_key, drawn_key = jax.random.split(jax.random.key(self.fit.seed))
-        train, _, test = self.fit.fold.deal(data)
         horizon = self.fit.score_horizon
         drawn = score_fields(score(Drawn(model, drawn_key), test, horizon=horizon))
         return {

@@ -6,7 +6,7 @@ import numpy as np
 
 from multistep.data import Episodes, Window, Windows, gather_all, window_starts
 from multistep.dynamics import Drawn, Gaussian, GaussianLearner, Model
-from multistep.losses import forecast_batch, precisions
+from multistep.losses import forecast_batch, precisions, squared_errors
 from multistep.runs.row_log import Row
 from multistep.types import Key
 
@@ -29,6 +29,15 @@ def learned_weights(model: Model, episodes: Episodes, horizon: int, *, key: Key)
     assert deviation is not None
     alphas = precisions(deviation)
     return np.asarray(alphas / alphas.sum(), float).tolist()
+
+
+def free_weights(model: Model, episodes: Episodes, horizon: int) -> list[float]:
+    r"""$\alpha_j \propto 1 / e_j$ over all windows, in normalised units: what a likelihood with one free variance
+    for each step ahead would weigh, as its best one is $\sigma_j^2 = e_j$."""
+    batch = _windows(model, episodes, horizon)
+    predicted = forecast_batch(model.learned, batch, jax.random.key(0)).mean
+    errors = np.asarray(squared_errors(predicted, batch.states).mean(axis=0), float)
+    return (1 / errors / (1 / errors).sum()).tolist()
 
 
 def coverage(model: Model, episodes: Episodes, horizon: int, *, key: Key) -> Row:
