@@ -52,8 +52,8 @@ def likelihood_table(out: Path) -> Table:
         name = f"{100 * row['noise']:g} %, {TITLES[row['method']]}"
         table.add_row(name, *("" if entry is None else f"{entry:.3f}" for entry in entries), *shares)
     table.caption = (
-        "alpha_1 of a deterministic model: with one free variance for each step ahead; R2bar of the rollout of "
-        "means, and of one that is drawn; shares within 90 % intervals"
+        "alpha_1 of a deterministic model: with one free variance for each step ahead; R2bar of the rollout "
+        "of means, and of one that is drawn; shares within 90 % intervals"
     )
     return table
 

@@ -83,8 +83,8 @@ SIZES: dict[Scale, Size] = {
 
 @dataclass(frozen=True)
 class LikelihoodJob(AbstractJob):
-    """One fit, and the weights of a likelihood; of a Gaussian also R2 of its draws and how often its intervals
-    hold."""
+    """One fit, and the weights of a likelihood; of a Gaussian also R2 of its draws and how often its
+    intervals hold."""
 
     data: str
     """Name of the episodes: a digest of their content."""

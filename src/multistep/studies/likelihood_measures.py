@@ -32,8 +32,8 @@ def learned_weights(model: Model, episodes: Episodes, horizon: int, *, key: Key)
 
 
 def free_weights(model: Model, episodes: Episodes, horizon: int) -> list[float]:
-    r"""$\alpha_j \propto 1 / e_j$ over all windows, in normalised units: what a likelihood with one free variance
-    for each step ahead would weigh, as its best one is $\sigma_j^2 = e_j$."""
+    r"""$\alpha_j \propto 1 / e_j$ over all windows, in normalised units: what a likelihood with one free
+    variance for each step ahead would weigh, as its best one is $\sigma_j^2 = e_j$."""
     batch = _windows(model, episodes, horizon)
     predicted = forecast_batch(model.learned, batch, jax.random.key(0)).mean
     errors = np.asarray(squared_errors(predicted, batch.states).mean(axis=0), float)
