@@ -46,5 +46,6 @@ multistep fit simple_pendulum/ddp.csv --states position velocity --actions torqu
 multistep fit simple_pendulum/sac.csv --states position velocity --actions torque --time time --cut 200 --recipe once --out results/pendulum_sac_once
 multistep fit simple_pendulum/sac.csv --states position velocity --actions torque --time time --cut 200 --recipe smoothed --out results/pendulum_sac_twice
 multistep reproduce automatic --scale paper --out results/automatic
+multistep reproduce likelihood --scale quick --grid results/static --out results/likelihood
 # Published records of plants: the folder is where cascaded_tanks.csv, silverbox.parquet and the others are.
 multistep reproduce benchmarks data --scale paper --out results/benchmarks

@@ -280,6 +280,27 @@ def test_the_commands_of_the_page_on_the_reproduction(tmp_path, monkeypatch):
     assert part <= whole
 
 
+@pytest.mark.slow
+def test_the_page_on_the_likelihood(tmp_path, monkeypatch):
+    """The commands with a smaller training and one model of the study, the Python as it stands."""
+    monkeypatch.setenv("MULTISTEP_DATASETS", str(tmp_path / "cache"))
+    plant = replace(oscillator_episodes(12, 60, noise=0.05), state_names=("x", "theta"), action_names=("u",))
+    for number in range(len(plant)):
+        ms.save(plant.take([number]), tmp_path / "logs" / f"{number}.csv")
+    fit, study = commands("likelihood.md")
+    fit[fit.index("--horizon") + 1] = "2"
+    for words in ([*fit, "--epochs", "1", "--least-steps", "50"], [*study, "--method", "plain_propagated"]):
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "runs" / "likelihood" / "likelihood.png").exists()
+    (block,) = python_blocks("likelihood.md")
+    answer = subprocess.run(
+        [sys.executable, "-c", block], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    deviations = [float(word) for word in answer.stdout.strip("[] \n").split()]
+    assert len(deviations) == 2
+    assert min(deviations) > 0
+
+
 def test_links_lead_somewhere():
     root = DOCS.parent
     for page in (

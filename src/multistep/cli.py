@@ -102,6 +102,10 @@ COMMANDS = {
         "Other trainings for many steps ahead beside ours, at equal model steps.",
         "studies.rivals", "RivalsConfig", "run_rivals", "view_rivals",
     ),
+    "reproduce likelihood": Command(
+        "Weights learned by maximum likelihood; R2(h) of stochastic and deterministic models.",
+        "studies.likelihood", "LikelihoodConfig", "run_likelihood", "view_likelihood",
+    ),
     "reproduce benchmarks": Command(
         "Free runs over published records of plants: the automatic recipe beside lines and a network.",
         "studies.benchmarks", "BenchmarksConfig", "run_benchmarks", "view_benchmarks",

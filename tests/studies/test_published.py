@@ -10,6 +10,8 @@ from multistep.runs.provenance import digest
 from multistep.runs.row_log import RowLog
 from multistep.runs.workers import Workers
 from multistep.studies.dynamic import DynamicConfig, run_dynamic
+from multistep.studies.likelihood import LikelihoodConfig
+from multistep.studies.likelihood import prepare as prepare_likelihood
 from multistep.studies.static import StaticConfig, prepare
 from multistep.tasks.catalogue import find_dataset
 
@@ -27,6 +29,16 @@ def test_every_fit_of_the_static_study_is_published(name, folder):
     published = {row["job"] for row in rows}
     for job in jobs:
         assert digest(replace(job, data=names[job.labels()["noise"]])) in published
+
+
+def test_every_fit_of_the_likelihood_study_is_published():
+    jobs, _ = prepare_likelihood(LikelihoodConfig(scale="quick"))
+    rows = RowLog(RESULTS / "likelihood" / "fits.jsonl").read()
+    names = {row["noise"]: row["data"] for row in rows}  # of the processor that made the episodes
+    published = {row["job"] for row in rows}
+    for job in jobs:
+        name = names[job.fit.names["noise"]]
+        assert digest(replace(job, data=name, fit=replace(job.fit, data=name))) in published
 
 
 def test_the_dynamic_study_is_whole(tmp_path):

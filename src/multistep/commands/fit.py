@@ -105,8 +105,8 @@ class FitFilesConfig:
     kind: tuple[str, ...] = ()
     """Architectures of your own, as module:Name, that the model to go on from may be of."""
     architecture: str | None = None
-    """What is learned in place of the network: direct:HORIZON, a network for each number of steps ahead; any
-    other that there is; module:Name of your own."""
+    """What is learned in place of the network: corrected, gaussian:network, direct:HORIZON (a network for
+    each number of steps ahead), any other that there is, or module:Name of your own."""
     seed: int = 0
     """Seed of split and training."""
     out: Path = Path("runs/fit")

@@ -7,6 +7,7 @@ from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
 from multistep.dynamics.direct import DirectConfig as DirectConfig
+from multistep.dynamics.drawn import Drawn as Drawn
 from multistep.dynamics.ensemble import AveragedConfig as AveragedConfig
 from multistep.dynamics.ensemble import CommitteeConfig as CommitteeConfig
 from multistep.dynamics.ensemble import MixedConfig as MixedConfig
@@ -14,6 +15,9 @@ from multistep.dynamics.ensemble import average as average
 from multistep.dynamics.ensemble import together as together
 from multistep.dynamics.forecast import advance as advance
 from multistep.dynamics.forecast import forecast as forecast
+from multistep.dynamics.gaussian import Gaussian as Gaussian
+from multistep.dynamics.gaussian import GaussianConfig as GaussianConfig
+from multistep.dynamics.gaussian import GaussianLearner as GaussianLearner
 from multistep.dynamics.hidden import HiddenConfig as HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig as LaggedConfig
 from multistep.dynamics.learner import BATCH as BATCH

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Int, PyTree
 from numpy import ndarray
 
 from multistep.data import Episodes, Past, Windows, default_names
 from multistep.dynamics.normaliser import Normaliser, fit_normaliser
 from multistep.errors import InputError, counted
-from multistep.types import Action, Actions, Key, State
+from multistep.types import Action, Actions, Key, Scalar, State
 
 Memory = Any
 """What a dynamics carries from step to step: any pytree of arrays."""
@@ -98,6 +99,14 @@ class AbstractDynamics(eqx.Module):
     def freeze(self) -> "AbstractDynamics":
         """The dynamics for use, once it is trained."""
         return self
+
+    def thaw(self) -> "AbstractDynamics":
+        """The dynamics as it trains, by one whose forecasts know more then than in use."""
+        return self
+
+    def penalty(self) -> Scalar:
+        """What a likelihood adds for parameters that the data say little of."""
+        return jnp.zeros(())
 
     def separate(self) -> "tuple[AbstractDynamics, ...]":
         """The members of an ensemble, each a dynamics by itself; of anything else, that alone."""

@@ -66,6 +66,15 @@ class Learner(AbstractDynamics):
         features, statistics = self._features(jnp.concatenate([state, action]), masks)
         return self.network.add_change(state, features), statistics
 
+    def step_both(
+        self, memory: tuple[State, tuple[Statistics, ...]], given: tuple[Action, Masks]
+    ) -> tuple[tuple[State, tuple[Statistics, ...]], State]:
+        """The same, and what the network's second head says of that step."""
+        (state, _), (action, masks) = memory, given
+        features, statistics = self._features(jnp.concatenate([state, action]), masks)
+        after = self.network.add_change(state, features), statistics
+        return after, self.network.deviation_head(features)
+
     def predict(self, memory: tuple[State, tuple[Statistics, ...]]) -> Prediction:
         state, statistics = memory
         return Prediction(state, noted=statistics)

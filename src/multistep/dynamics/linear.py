@@ -166,6 +166,12 @@ class Corrected(AbstractModel):
         features = self.network.features(self.line.turning(state, action))
         return self.network.add_change(self.line.step(state, action), features)
 
+    def step_both(self, state: State, action: Action) -> tuple[State, State]:
+        """The next state, and what the network's second head says of it."""
+        features = self.network.features(self.line.turning(state, action))
+        after = self.network.add_change(self.line.step(state, action), features)
+        return after, self.network.deviation_head(features)
+
     def begin(
         self, windows: Windows, starts: Int[ndarray, "windows 2"], normaliser: Normaliser
     ) -> "Corrected":

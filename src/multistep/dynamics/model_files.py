@@ -20,6 +20,7 @@ from safetensors.numpy import save_file
 from multistep.dynamics.base import AbstractArchitecture
 from multistep.dynamics.direct import DirectConfig
 from multistep.dynamics.ensemble import AveragedConfig, CommitteeConfig, MixedConfig
+from multistep.dynamics.gaussian import GaussianConfig
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.limited import LimitedConfig
@@ -52,6 +53,7 @@ ARCHITECTURES = Registry(
         "limited": LimitedConfig,
         "shallow": ShallowConfig,
         "direct": DirectConfig,
+        "gaussian": GaussianConfig,
     },
 )
 

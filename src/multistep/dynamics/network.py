@@ -90,9 +90,10 @@ class Network(AbstractModel):
         """The next state: this one and the mean of the change that the features stand for."""
         return state + self.mean_head(features)
 
-    def deviation(self, state_and_action: Float[Array, " inputs"]) -> State:
-        """Standard deviation of the change, positive; not touched by losses on the mean alone."""
-        return jax.nn.softplus(self.deviation_head(self.features(state_and_action)))
+    def step_both(self, state: State, action: Action) -> tuple[State, State]:
+        """The next state, and what the second head says of it; not touched by losses on the mean alone."""
+        features = self.features(jnp.concatenate([state, action]))
+        return self.add_change(state, features), self.deviation_head(features)
 
     @property
     def architecture(self) -> NetworkConfig:

@@ -19,7 +19,7 @@ from multistep.dynamics.model_files import load_model
 from multistep.dynamics.normaliser import Normaliser
 from multistep.errors import InputError
 from multistep.runs.provenance import plain
-from multistep.types import Actions, Key
+from multistep.types import Actions, Key, Scalar
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Saved(AbstractArchitecture):
                 f"The model {self.path} has {len(model.state_names)} states and {len(model.action_names)} "
                 f"actions, the data {state_size} and {action_size}: give the columns that it was trained on."
             )
-        return Resumed(model.learned)
+        return Resumed(model.learned.thaw())
 
 
 class Resumed(AbstractDynamics):
@@ -101,6 +101,9 @@ class Resumed(AbstractDynamics):
 
     def note(self, noted: PyTree) -> "Resumed":
         return eqx.tree_at(lambda resumed: resumed.learned, self, self.learned.note(noted))
+
+    def penalty(self) -> Scalar:
+        return self.learned.penalty()
 
     def freeze(self) -> AbstractDynamics:
         return self.learned.freeze()

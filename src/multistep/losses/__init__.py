@@ -5,6 +5,9 @@ from multistep.losses.base import LossReport as LossReport
 from multistep.losses.base import forecast_batch as forecast_batch
 from multistep.losses.base import side_by_side as side_by_side
 from multistep.losses.hallucinated import HallucinatedReplay as HallucinatedReplay
+from multistep.losses.likelihood import Likelihood as Likelihood
+from multistep.losses.likelihood import negative_log_likelihood as negative_log_likelihood
+from multistep.losses.likelihood import precisions as precisions
 from multistep.losses.multistep import MultiStep as MultiStep
 from multistep.losses.multistep import multistep_errors as multistep_errors
 from multistep.losses.multistep import squared_errors as squared_errors

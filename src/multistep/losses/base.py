@@ -24,12 +24,12 @@ class LossReport(NamedTuple):
     noted: PyTree = ()
     """What the predictions noted, for the dynamics' own use."""
     steepness: Scalar | None = None
-    """Norm of the loss's gradient as a share of the loss; the epoch fills it in."""
+    """Norm of the loss's gradient as a share of the loss; the epoch fills it in, unless the loss has."""
 
 
 class AbstractLoss(eqx.Module):
-    """What a batch of windows costs a dynamics. Interchangeable: `MultiStep`, `HallucinatedReplay`,
-    `ScheduledSampling`, `Noisy`."""
+    """What a batch of windows costs a dynamics. Interchangeable: `MultiStep`, `Likelihood`,
+    `HallucinatedReplay`, `ScheduledSampling`, `Noisy`."""
 
     @abstractmethod
     def __call__(

@@ -2,6 +2,7 @@
 
 from multistep.losses.base import AbstractLoss
 from multistep.losses.hallucinated import HallucinatedReplay
+from multistep.losses.likelihood import Likelihood
 from multistep.losses.multistep import MultiStep
 from multistep.losses.noisy import Noisy
 from multistep.losses.scheduled import ScheduledSampling
@@ -13,6 +14,7 @@ LOSSES = Registry(
     AbstractLoss,
     {
         "multistep": MultiStep,
+        "likelihood": Likelihood,
         "hallucinated": HallucinatedReplay,
         "scheduled": ScheduledSampling,
         "noisy": Noisy,

@@ -95,6 +95,14 @@ def view_benchmarks(config: Any, summary: Any) -> Shown:
     yield sentences.benchmarks_table(config.out)
 
 
+def view_likelihood(config: Any, summary: Any) -> Shown:
+    from multistep.report.likelihood_figures import draw_likelihood, likelihood_sentence, likelihood_table
+
+    yield likelihood_sentence(summary)
+    yield likelihood_table(config.out)
+    yield f"Weights and R2(h), from the rows beside it, are drawn in {draw_likelihood(config.out)}."
+
+
 def view_inspect(config: Any, summary: Any) -> Shown:
     from multistep.report.overview import draw_overview
 

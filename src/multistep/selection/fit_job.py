@@ -55,10 +55,18 @@ class FitJob(AbstractJob):
         }
 
     def run(self, data: Episodes) -> Row:
-        train, valid, test = self.fold.deal(data)
+        return self.row_of(self.fit(data), data)
+
+    def fit(self, data: Episodes) -> Fit:
+        """The fit to the training part of the fold."""
+        train, valid, _ = self.fold.deal(data)
         key = jax.random.fold_in(jax.random.key(self.seed), self.fold.number)
         # The test part, which decides how far ahead is scored, has no say in the choice of the epoch.
-        fitted = self.config.fit(train, valid, key=key, score=R2Bar(VALIDATION_HORIZON))
+        return self.config.fit(train, valid, key=key, score=R2Bar(VALIDATION_HORIZON))
+
+    def row_of(self, fitted: Fit, data: Episodes) -> Row:
+        """How the fit went, and its scores on the test episodes."""
+        test = data.take(self.fold.test)
         scores, best = score(fitted.model, test, horizon=self.score_horizon), fitted.best_epoch
         return {
             "outcome": str(fitted.outcome),

@@ -233,16 +233,23 @@ def _cell_jobs(
 def _episodes(config: StaticConfig, dataset: Dataset) -> tuple[Episodes, list[Fold]]:
     """The episodes of a dataset, as many and as long as the scale takes, and their folds."""
     size = SIZES[config.scale]
-    if cached(dataset, config.cache) is None:
-        collect(dataset, config.cache)
-    episodes = load_dataset(dataset.name, config.cache)
-    split = dataset.split
-    if size.most_episodes is not None and sum(size.most_episodes) < len(episodes):
-        split = size.most_episodes
-        episodes = episodes.take(range(sum(split)))
-    if size.steps is not None:
-        episodes = first_pieces(episodes, size.steps)
+    episodes, split = sized_episodes(dataset, config.cache, size.most_episodes, size.steps)
     return episodes, deal_sized_folds(split, size.num_folds, key=jax.random.key(config.seed))
+
+
+def sized_episodes(
+    dataset: Dataset, cache: Path | None, most: tuple[int, int, int] | None, steps: int | None
+) -> tuple[Episodes, tuple[int, int, int]]:
+    """The episodes of a dataset and how many are for training, validation and test: no more than `most`, none
+    longer than `steps`. What is not present is collected."""
+    if cached(dataset, cache) is None:
+        collect(dataset, cache)
+    episodes = load_dataset(dataset.name, cache)
+    split = dataset.split
+    if most is not None and sum(most) < len(episodes):
+        split = most
+        episodes = episodes.take(range(sum(split)))
+    return (episodes if steps is None else first_pieces(episodes, steps)), split
 
 
 def chosen_datasets(config: Any) -> list[Dataset]:

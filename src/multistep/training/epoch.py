@@ -72,7 +72,9 @@ def _train_epoch(
         direction, moments = ADAM.update(gradient, training.moments)
         trained = jax.tree.map(lambda value, change: value - learning_rate * change, trained, direction)
         after = Training(eqx.combine(trained, rest).note(report.noted), moments)
-        steepness = optax.tree.norm(gradient) / (value + jnp.finfo(value.dtype).tiny)
+        steepness = report.steepness
+        if steepness is None:
+            steepness = optax.tree.norm(gradient) / (value + jnp.finfo(value.dtype).tiny)
         return eqx.filter(after, eqx.is_array), report._replace(noted=(), steepness=steepness)
 
     keys = jax.random.split(key, len(batches))

@@ -16,8 +16,8 @@ class Settings:
     """Weights of the steps ahead: balanced, uniform, exponential:BETA, the weights themselves as 0.5,0.3,0.2,
     or module:Name for your own."""
     loss: AbstractLoss = field(default_factory=MultiStep)
-    """What a batch costs: multistep, hallucinated, scheduled:PROBABILITY, noisy:deviation=DEVIATION, or
-    module:Name for your own."""
+    """What a batch costs: multistep, likelihood (of a gaussian architecture), hallucinated,
+    scheduled:PROBABILITY, noisy:deviation=DEVIATION, or module:Name for your own."""
     epochs: int = 5
     """Passes over all windows; the learning rate falls to zero along a cosine over them."""
     least_steps: int = 2500
