@@ -106,6 +106,10 @@ COMMANDS = {
         "Weights learned by maximum likelihood; R2(h) of stochastic and deterministic models.",
         "studies.likelihood", "LikelihoodConfig", "run_likelihood", "view_likelihood",
     ),
+    "reproduce uncertainty": Command(
+        "Do intervals hold what they promise? Several ways to make them, on noisy and on real episodes.",
+        "studies.uncertainty", "UncertaintyConfig", "run_uncertainty", "view_uncertainty",
+    ),
     "reproduce benchmarks": Command(
         "Free runs over published records of plants: the automatic recipe beside lines and a network.",
         "studies.benchmarks", "BenchmarksConfig", "run_benchmarks", "view_benchmarks",

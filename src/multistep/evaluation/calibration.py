@@ -108,15 +108,17 @@ def calibration(
     assert sums is not None
     means = jax.tree.map(lambda values: values / count, sums)
     variance = np.concatenate(measured).var(axis=0)
+    squared = np.where(np.isfinite(means["squared"]), means["squared"], np.inf)  # of a model that diverged
     with np.errstate(divide="ignore", invalid="ignore"):
-        r2 = np.where(variance > 0, 1 - means["squared"] / variance, np.nan)
+        r2 = np.where(variance > 0, 1 - squared / variance, 0)
+    changing = np.maximum((variance > 0).sum(axis=1), 1)
     return Calibration(
         {share: means[f"coverage {share}"] for share in JUDGED},
         {share: means[f"width {share}"] for share in JUDGED},
         means["crps"],
         means["log_likelihood"],
         means["energy"],
-        np.nanmean(r2, axis=1),
+        r2.sum(axis=1) / changing,
         episodes.state_names,
         count,
     )

@@ -90,6 +90,14 @@ def view_rivals(config: Any, summary: Any) -> Shown:
     yield f"Table and figure, from the rows beside them: {', '.join(map(str, draw_rivals(config.out)))}."
 
 
+def view_uncertainty(config: Any, summary: Any) -> Shown:
+    from multistep.report.uncertainty_figures import draw_uncertainty, uncertainty_sentence, uncertainty_table
+
+    yield uncertainty_sentence(summary)
+    yield uncertainty_table(config.out)
+    yield f"Table and figure, from the rows beside them: {', '.join(map(str, draw_uncertainty(config.out)))}."
+
+
 def view_benchmarks(config: Any, summary: Any) -> Shown:
     yield sentences.benchmarks_sentence(summary)
     yield sentences.benchmarks_table(config.out)
