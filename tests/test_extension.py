@@ -161,7 +161,8 @@ def test_the_commands_of_the_page(folder):
         (
             "--recipe",
             "twice",
-            "There is no recipe 'twice': write automatic, once, smoothed, linear, small, or module:Name",
+            "There is no recipe 'twice': write automatic, once, smoothed, linear, small, aggregated, "
+            "validated, or module:Name",
         ),
         ("--architecture", "mine:GRU:depth=3", "cannot be made"),
     ],

@@ -36,7 +36,7 @@ def rivals_sentence(summary: dict[str, Any]) -> str:
     """In how many cells one of ours is ahead of all rivals, and where it is not."""
     cells = summary["cells"]
     if not cells:
-        return "Neither ours nor a rival has rows that could be compared."
+        return "There are no rows yet of both ours and a rival to compare."
     ahead = [cell for cell in cells if cell["splits_ahead"] == cell["splits"]]
     found = f"One of ours is ahead of the best rival in all splits in {len(ahead)} of {len(cells)} cells"
     others = [
