@@ -5,17 +5,19 @@ from typing import Any
 
 import polars as pl
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 
 from multistep.report.drawing import COLOURS, figure_file, read_rows
 
+STEPS = (1, 2, 5, 10, 20, 50, 100)
+WAYS = ("last_step", "propagated", "drawn")
 TITLES = {
     "deterministic": "deterministic",
     "stochastic": "stochastic",
     "plain_deterministic": "deterministic, plain",
     "plain_stochastic": "stochastic, plain",
     "plain_beta_nll": "beta-NLL, plain",
-    "plain_mean": "mean fed back, plain",
+    "plain_mean": "from the mean, plain",
     "plain_propagated": "propagated, plain",
     "paper": "the paper's best beta",
     "grid": "our grid's best beta",
@@ -33,28 +35,29 @@ def likelihood_sentence(summary: dict[str, Any]) -> str:
 
 
 def likelihood_table(out: Path) -> Table:
-    """What each model weighs, how well it predicts and how often its 90 % intervals hold."""
+    """What each model weighs, how well it predicts and how often its 90 % intervals hold in the end."""
     rows = read_rows(out / "rows.csv")
-    steps = [step for step in (1, 10, 100) if rows[f"coverage_drawn_{step}"].is_not_null().any()]
-    table = Table("noise, model", "alpha_1", "R2bar", "drawn", box=SIMPLE_HEAD)
-    for step in steps:
-        table.add_column(f"held at {step}: last step / propagated / drawn")
-    for row in rows.iter_rows(named=True):
-        entries = [row["alpha_1"], row["r2bar"], row["drawn_r2bar"]]
-        shares = [
-            " / ".join(
-                _percent(row[f"coverage_{way}_{step}"]) for way in ("last_step", "propagated", "drawn")
+    known = [step for step in STEPS if rows[f"coverage_propagated_{step}"].is_not_null().any()]
+    step = max(known, default=None)
+    models = Column("noise, model", no_wrap=True)
+    names = [Column(name, min_width=len(name)) for name in ("last", "propagated", "drawn")] if step else []
+    table = Table(models, "alpha_1", "R2bar", "drawn", *names, box=SIMPLE_HEAD)
+    for noise in rows["noise"].unique(maintain_order=True):
+        table.add_row(f"{100 * noise:g} %")
+        for row in rows.filter(pl.col("noise") == noise).iter_rows(named=True):
+            entries = [row["alpha_1"], row["r2bar"], row["drawn_r2bar"]]
+            shares = [row[f"coverage_{way}_{step}"] for way in WAYS] if step else []
+            table.add_row(
+                f"  {TITLES[row['method']]}",
+                *("" if entry is None else f"{entry:.3f}" for entry in entries),
+                *("" if share is None else f"{100 * share:.0f} %" for share in shares),
             )
-            if row["drawn_r2bar"] is not None
-            else ""
-            for step in steps
-        ]
-        name = f"{100 * row['noise']:g} %, {TITLES[row['method']]}"
-        table.add_row(name, *("" if entry is None else f"{entry:.3f}" for entry in entries), *shares)
     table.caption = (
-        "alpha_1 of a deterministic model: with one free variance for each step ahead; R2bar of the rollout "
-        "of means, and of one that is drawn; shares within 90 % intervals"
+        "alpha_1 of a deterministic model is that of one free variance for each step ahead; R2bar of the "
+        "rollout of means, and of one that is drawn"
     )
+    if step:
+        table.caption += f"; shares within 90 % intervals {step} steps ahead, by what made them"
     return table
 
 
@@ -93,15 +96,12 @@ def _draw_weights(panel: Any, rows: pl.DataFrame, betas: pl.DataFrame, noises: l
 
 
 def _draw_curves(panel: Any, curves: pl.DataFrame) -> None:
-    for number, method in enumerate(curves["method"].unique(maintain_order=True)):
+    for number, method in enumerate(name for name in TITLES if name in curves["method"]):
         for rollouts, style in (("mean", "-"), ("drawn", ":")):
             own = curves.filter((pl.col("method") == method) & (pl.col("rollouts") == rollouts)).sort("step")
             label = TITLES[method] if rollouts == "mean" else None
             colour = COLOURS[number % len(COLOURS)]
             panel.plot(own["step"], own["r2"].clip(LOWEST_R2), style, color=colour, label=label)
+    panel.plot([], [], ":", color="black", label="the same, drawn")
     panel.set_ylim(max(LOWEST_R2, float(curves["r2"].to_numpy().min()) - 0.02), 1.01)
     panel.grid(alpha=0.3)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
