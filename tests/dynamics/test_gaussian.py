@@ -84,9 +84,10 @@ def test_the_variance_of_a_linear_system_is_propagated_exactly(getkey, window):
     np.testing.assert_allclose(found.mean, predicted(learner.inner, *window).mean, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_sampled_rollouts_are_spread_as_the_propagated_variance_says(getkey, window):
     learner = disturbed(getkey, "sampled")
-    keys = jax.random.split(getkey(), 20_000)
+    keys = jax.random.split(getkey(), 10_000)
     draws = jax.jit(jax.vmap(lambda key: forecast(learner, *window, key=key)))(keys)
     expected = predicted(replace(learner, rollouts="propagated"), *window)
     own = jnp.exp(bounds()(learner.inner.raw) / 2)
@@ -139,6 +140,7 @@ def test_the_second_head_and_the_bounds_are_trained(getkey):
     assert not any(jax.tree.leaves(on.inner.statistics))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "rollouts"), [("corrected", "propagated"), ("network", "sampled")])
 def test_100_steps_are_finite_and_so_are_their_gradients(getkey, name, rollouts):
     """In single precision, from a random start, from data without any noise, and where errors grow."""
@@ -190,6 +192,7 @@ def one_step(model, episodes):
     return -float(((predicted - states[1:]) ** 2).mean())
 
 
+@pytest.mark.slow
 def test_it_is_saved_and_loaded_and_gone_on_from(fitted, tmp_path):
     model = fitted(replace(SMALL, epochs=1)).model
     path = tmp_path / "model.safetensors"
@@ -220,6 +223,7 @@ def test_a_fit_that_is_resumed_has_the_same_bits(fitted, tmp_path):
     assert eqx.tree_equal(second.model, whole.model)
 
 
+@pytest.mark.slow
 def test_a_loss_on_the_mean_trains_it_like_the_plain_model(fitted):
     once = replace(SMALL, loss=MultiStep(), network=NETWORKS["corrected"])
     other = replace(once, network=GaussianConfig(once.network, "mean"))
