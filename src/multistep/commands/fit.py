@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 
 from multistep.commands.baselines import LINEAR, linear_like, score_baselines
+from multistep.commands.ensemble_options import EnsembleOptions
 from multistep.commands.free_runs import write_free_runs
 from multistep.commands.intervals import write_intervals
 from multistep.commands.memory_options import MemoryOptions
@@ -44,6 +45,7 @@ from multistep.runs.progress import announce
 from multistep.runs.row_log import Row
 from multistep.runs.run_folder import check_study, write_rows, write_run
 from multistep.selection.automatic import Automatic
+from multistep.selection.calibrated import calibrate
 from multistep.selection.expected import expected_seconds
 from multistep.selection.fit import VALIDATION_HORIZON, fit
 from multistep.selection.lags import ChosenMemory
@@ -99,6 +101,8 @@ class FitFilesConfig:
     without: tuple[str, ...] = ()
     """What the automatic recipe leaves out: linear, small, smoothing, growing, averaging,
     cross_fitting, refit, calibration."""
+    ensemble: Annotated[EnsembleOptions, tyro.conf.arg(name="")] = field(default_factory=EnsembleOptions)
+    """How often it is fitted."""
     from_model: Annotated[Path | None, tyro.conf.arg(name="from")] = None
     """A model.safetensors to go on from: its columns, memory and units stay. If it is better as it was, it is
     kept."""
@@ -120,6 +124,7 @@ class FitFilesConfig:
 def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
     recipe = recipe_of(config)
+    config.ensemble.around(recipe)  # what cannot be is said first
     if isinstance(recipe, Continuing):
         config = going_on(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
@@ -142,9 +147,12 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     elif (steps := recipe.most_steps(train)) is not None:
         network = recipe.network if isinstance(recipe, Continuing) else config.training.network
         announce(time_sentence(seconds_of(steps, network, train)))
-    fitted = fit(train, valid, recipe, key=fit_key, score=validation, checkpoint=checkpoint)
+    whole = config.ensemble.around(recipe)
+    fitted = fit(train, valid, whole, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
+    if whole is not recipe and fitted.outcome is not Outcome.DIVERGED:
+        fitted = replace(fitted, model=calibrate(fitted.model, train, valid, key=fit_key))
     save_model(fitted.model, config.out / "model.safetensors")
     horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)
     scores = score(fitted.model, test, horizon=horizon)

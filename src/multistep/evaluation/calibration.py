@@ -180,7 +180,8 @@ def forecasts_of(
         padded_keys = jnp.concatenate([own_keys, jnp.broadcast_to(own_keys[-1:], (missing,))])
         found = _forecasts(model, uncertainty, windows, jnp.asarray(padded), padded_keys, number, members)
         episode = np.searchsorted(episodes.state_offsets, own[:, 0], side="right") - 1
-        yield Forecasts(*(np.asarray(values, np.float64)[: len(own)] for values in found), episode)
+        arrays = (np.asarray(values, np.float64)[: len(own)] for values in found)
+        yield Forecasts(*arrays, episode=episode)  # pyright: ignore[reportCallIssue] - four of them
 
 
 @eqx.filter_jit

@@ -207,8 +207,8 @@ def table_of(rows: Sequence[Row]) -> list[Row]:
         for way in WAYS:
             found = [ways[way] for ways in own if way in ways]
             if found:
-                row: Row = {"dataset": dataset, "noise": noise, "way": way, "splits": len(found)}
-                table.append(row | _means(found))
+                names = {"dataset": dataset, "noise": noise, "way": way, "splits": len(found)}
+                table.append({**names, **_means(found)})
     return table
 
 
@@ -221,7 +221,7 @@ def _means(found: Sequence[Row]) -> Row:
         for share in ("coverage_90", "coverage_50")
         for h in steps
     }
-    return plain_ones | covered
+    return {**plain_ones, **covered}
 
 
 def _summary(table: Sequence[Row]) -> dict[str, Any]:
@@ -281,5 +281,5 @@ def _recording(folder: Path, name: str) -> tuple[Episodes, tuple[int, int, int]]
     file = folder / "simple_pendulum" / f"{name}.csv"
     record = load(str(file), states=["position", "velocity"], actions=["torque"], time="time")
     pieces = cut(record, PIECES)
-    shares = [round(share * len(pieces)) for share in SHARES[1:]]
-    return pieces, (len(pieces) - sum(shares), *shares)
+    num_valid, num_test = (max(4, round(share * len(pieces))) for share in SHARES[1:])
+    return pieces, (len(pieces) - num_valid - num_test, num_valid, num_test)

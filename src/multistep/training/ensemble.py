@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import UInt
 from numpy import ndarray
@@ -115,7 +116,7 @@ class _Job(NamedTuple):
 
 
 def _run(job: _Job) -> Fit:
-    key = jax.random.wrap_key_data(job.key_data)
+    key = jax.random.wrap_key_data(jnp.asarray(job.key_data))
     return job.recipe.fit(job.train, job.valid, key=key, score=job.score, checkpoint=job.checkpoint)
 
 
