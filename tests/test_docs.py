@@ -301,6 +301,27 @@ def test_the_page_on_the_likelihood(tmp_path, monkeypatch):
     assert min(deviations) > 0
 
 
+@pytest.mark.slow
+def test_the_page_on_uncertainty(tmp_path):
+    plant = replace(oscillator_episodes(40, 60, noise=0.05), state_names=("x", "theta"), action_names=("u",))
+    for number in range(len(plant)):
+        ms.save(plant.take([number]), tmp_path / "logs" / f"{number}.csv")
+    fit, score = commands("uncertainty.md")
+    for words in ([*fit, "--least-steps", "50", "--horizon", "2"], score):
+        subprocess.run([sys.executable, "-m", *words], cwd=tmp_path, check=True, capture_output=True)
+    summary = json.loads((tmp_path / "runs" / "ensemble-again" / "summary.json").read_text())
+    assert summary["intervals"]["calibrated_on_episodes"] == 4
+    (block,) = python_blocks("uncertainty.md")
+    loading = "fit = types.SimpleNamespace(model=ms.load_model('runs/ensemble/model.safetensors'))"
+    given = "state, actions = [0.3, 0.1], np.zeros((7, 1))"
+    program = f"import types\nimport numpy as np\nimport multistep as ms\n{loading}\n{given}\n{block}"
+    program += "print(forecast.samples.shape, bool((low < high).all()))"
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert answer.stdout.split("\n")[-2] == "(102, 7, 2) True"  # as many for each of three members
+
+
 def test_links_lead_somewhere():
     root = DOCS.parent
     for page in (
