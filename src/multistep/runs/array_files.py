@@ -16,6 +16,7 @@ from safetensors.numpy import save
 
 from multistep.errors import InputError
 from multistep.runs.atomic import replacing
+from multistep.runs.json_texts import parse_json
 
 CHECKSUM = "sha256"
 
@@ -67,14 +68,6 @@ def read_arrays(path: Path, kind: str, damaged: str) -> ArrayFile:
         return ArrayFile({}, arrays, None)
     written = header.pop(CHECKSUM, None)
     return ArrayFile(header, arrays, None if written is None else written == _checksum(header, arrays))
-
-
-def parse_json(text: str | bytes) -> Any:
-    """The value of a text that may be anything: what is wrong with it is a `ValueError`, however deep."""
-    try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
 
 
 def _checksum(header: Mapping[str, Any], arrays: Mapping[str, ndarray]) -> str:
