@@ -1,6 +1,7 @@
 """Which columns of a table are what: `x`, a new name for a column, or one name for columns side by side."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -54,7 +55,8 @@ def with_units(columns: Columns, available: Sequence[str]) -> tuple[Columns, dic
     the user does not; and the units by the user's names."""
     found = {name: UNIT.fullmatch(name) for name in available}
     bare = [match[1] for match in found.values() if match]
-    full = {match[1]: name for name, match in found.items() if match and bare.count(match[1]) == 1}
+    times = Counter(bare)
+    full = {match[1]: name for name, match in found.items() if match and times[match[1]] == 1}
     units: dict[str, str] = {}
 
     def resolved(word: str) -> str:

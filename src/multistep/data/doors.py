@@ -58,6 +58,6 @@ def check_unpacked_size(name: str | Path, size: int, unpacked: int) -> None:
     """
     if are_limits_on() and unpacked > most_bytes(size):
         raise InputError(
-            f"{name} has {size / 1e6:.3g} MB and would unpack to {unpacked / 1e6:.3g} MB: if you trust it, "
+            f"{name} has {size / 1e6:.2f} MB and would unpack to {unpacked / 1e6:.0f} MB: if you trust it, "
             f"set {LIMITS}=off in the environment, or write it again without compression."
         )

@@ -10,3 +10,8 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def is_list_of(kind: type, value: Any) -> bool:
+    """Whether this is a list of such things and nothing else."""
+    return isinstance(value, list | tuple) and all(isinstance(item, kind) for item in value)
