@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -151,6 +152,8 @@ COMMANDS = {
         "bench.agents", "AgentsBenchConfig", "run_agents_bench", "view_bench",
     ),
 }  # fmt: skip
+SINGLE_FILES = ("convert", "export")
+"""Commands whose `out` is no folder but a file, which is replaced whole."""
 GROUPS = {
     "agent": "Train an agent in a learned model, plan with it, act with it.",
     "reproduce": "Run a study of the paper and draw its figures.",
@@ -200,6 +203,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
     from multistep.options import REGISTRY
     from multistep.runs.process import keep_compiled_programs, use_one_thread
+    from multistep.runs.run_folder import alone_in
 
     command = COMMANDS[name]
     module = import_module(f"multistep.{command.module}")
@@ -213,7 +217,9 @@ def _run(name: str, words: Sequence[str]) -> None:
     )
     keep_compiled_programs()
     use_one_thread()
-    found = getattr(module, command.run)(config)
+    folder = None if name in SINGLE_FILES else getattr(config, "out", None)
+    with nullcontext() if folder is None else alone_in(folder):
+        found = getattr(module, command.run)(config)
     output = Console(highlight=False, soft_wrap=True, markup=False)  # names and paths may hold brackets
     for shown in getattr(import_module("multistep.report.views"), command.view)(config, found):
         output.print(shown)

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from multistep.data.hdf5_checks import check_hdf5
 from multistep.data.recording import Recording, as_floats, column_names
 from multistep.errors import InputError
 from multistep.runs.atomic import reserve
+from multistep.runs.leftovers import sweep_leftovers, temporary_beside
 
 ENDING = re.compile(r".*\w-v\d+/?")
 HDF5 = "main_data.hdf5"
@@ -99,7 +99,9 @@ def save_minari(episodes: Episodes, name: str | Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not
         # list it.
-        staging = Path(tempfile.mkdtemp(dir=target.parent.resolve(), prefix=".writing_"))
+        sweep_leftovers(target.parent.resolve())
+        staging = temporary_beside(target.resolve())
+        staging.mkdir(mode=0o700)
         # HDF5 does not survive a disk that is full: better not to begin.
         reserve(staging / "reserved", _size(episodes))
         with _minari_root(staging), warnings.catch_warnings():

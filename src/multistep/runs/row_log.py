@@ -10,9 +10,12 @@ from typing import Any
 
 from multistep.errors import InputError
 from multistep.runs.atomic import alone_with, write_text
-from multistep.runs.provenance import plain
+from multistep.runs.json_texts import parse_json
+from multistep.runs.provenance import digest, plain
 
 Row = Mapping[str, Any]
+CHECK = "check"
+"""Key of a row's digest in its line."""
 
 
 class RowLog:
@@ -29,19 +32,21 @@ class RowLog:
             yield self
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole rows, in the order they were written."""
+        """All whole rows, in the order they were written; one that was changed since is refused."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text(encoding="utf-8").split("\n")[
-            :-1
-        ]  # what follows the last line break is torn
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise InputError(f"Cannot read {self.path}: {error.strerror}.") from error
+        lines = content.split(b"\n")[:-1]  # what follows the last line break is torn
         return [self._parse(line, number) for number, line in enumerate(lines, start=1)]
 
     def append(self, row: Row) -> None:
         """Add one row; once this returns, it is on the disk."""
         try:
             with open(self.path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(plain(row), allow_nan=False) + "\n")
+                file.write(_line(plain(row)))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
@@ -55,14 +60,17 @@ class RowLog:
         rows = [
             row
             for row in self.read()
-            if row["outcome"] != outcome or not (jobs is None or row["job"] in jobs)
+            if row.get("outcome") != outcome or not (jobs is None or row.get("job") in jobs)
         ]
-        write_text(self.path, "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+        write_text(self.path, "".join(map(_line, rows)))
 
-    def _parse(self, line: str, number: int) -> dict[str, Any]:
+    def _parse(self, line: bytes, number: int) -> dict[str, Any]:
         try:
-            row = json.loads(line)
+            row = parse_json(line)
             if not isinstance(row, dict):
+                raise ValueError
+            written = row.pop(CHECK, None)  # older rows have none
+            if written is not None and written != digest(row):
                 raise ValueError
         except ValueError as error:
             raise InputError(
@@ -76,3 +84,7 @@ class RowLog:
         with open(self.path, "rb+") as file:
             content = file.read()
             file.truncate(content.rfind(b"\n") + 1)
+
+
+def _line(row: Row) -> str:
+    return json.dumps({**row, CHECK: digest(row)}, allow_nan=False) + "\n"
