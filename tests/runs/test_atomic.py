@@ -119,7 +119,12 @@ def test_a_changed_row_is_found(tmp_path):
 
 @pytest.mark.parametrize(
     "row",
-    [{}, {"job": 3, "outcome": "finished"}, {"job": "a"}, {"job": "a", "outcome": "finished", "versions": 3}],
+    [
+        {},
+        {"job": 3, "outcome": "finished"},
+        {"job": "a", "outcome": 3},
+        {"job": "a", "outcome": "finished", "versions": 3},
+    ],
 )
 def test_a_sweep_refuses_rows_that_are_not_of_fits(tmp_path, row):
     log = RowLog(tmp_path / "rows.jsonl")

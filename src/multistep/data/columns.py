@@ -13,6 +13,7 @@ UNIT = re.compile(r"\s*(.*?\S)\s*[\[(]([^\[\]()]*)[\])]\s*")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 """Of one unit of time, as headers have it; seconds where there is another or none."""
 Missing = Literal["refuse", "cut"]
+Order = Literal["name", "given"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class Columns:
     missing: Missing = "refuse"
     """What to do with values that are empty, NaN or infinite: refuse the data, or cut the episode there, in
     any format."""
+    order: Order = "name"
+    """Files are taken sorted by their names, so that the same files give the same model however they are
+    named, or in the order given."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Temporary files whose writer was killed: found by their names, removed by the next one that writes there."""
+"""Temporary files whose writer was killed: found by their names, removed by the next that writes there."""
 
 import os
 import re
