@@ -813,7 +813,7 @@ def test_step_units_and_origins_are_kept(tmp_path, name):
 
 
 def test_files_are_taken_by_name_unless_the_user_says_otherwise():
-    """The same files give the same episodes in the same order, whatever order a shell or a user names them in."""
+    """The same files give the same episodes in the same order, however a shell or a user names them."""
     for name, length in (("b.npz", 3), ("a.csv", 4), ("c.npz", 5)):
         save(random_episodes([length]), name)
     names = {"states": random_episodes([3]).state_names, "actions": random_episodes([3]).action_names}

@@ -62,7 +62,7 @@ def _made_by_openssl() -> tuple[str, str]:
             subprocess.run(command, check=True, capture_output=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise InputError(
-                "Workers on this machine take commands over TLS only, and nothing here can make a key for it: "
+                "Workers on this machine take commands over TLS only, and nothing here can make a key: "
                 "pip install cryptography."
             ) from error
         return key.read_text(), certificate.read_text()
