@@ -1,1 +1,1 @@
-"""`make torture`: everything that may happen to files and processes, many times over, with a table at the end."""
+"""`make torture`: what may happen to files and processes, many times over, with a table at the end."""

@@ -11,8 +11,8 @@ from torture.work import environment
 
 SHARES = {
     "csv": 0.17, "npz": 0.17, "parquet": 0.15, "hdf5": 0.02, "minari data": 0.008, "minari card": 0.008,
-    "model": 0.12, "checkpoint": 0.1, "rows": 0.08, "run's config": 0.08, "dataset card": 0.05, "agent.zip": 0.05,
-    "agent.safetensors": 0.05,
+    "model": 0.12, "checkpoint": 0.1, "rows": 0.08, "run's config": 0.08, "dataset card": 0.05,
+    "agent.zip": 0.05, "agent.safetensors": 0.05,
 }  # fmt: skip
 PATIENCE = 90
 """Seconds for one file; the child itself gives up earlier where a signal reaches it."""
@@ -41,7 +41,7 @@ def _one_child(folder: Path, kind: str, first: int, last: int, tried: Tried, clo
     log = folder / "log"
     command = [sys.executable, "-m", "torture.fuzz_child", str(folder), kind, str(first), str(last)]
     with open(log, "w") as out, open(folder / "errors", "w") as errors:
-        child = subprocess.Popen(command, cwd=Path.cwd(), env=environment(), stdout=out, stderr=errors)
+        child = subprocess.Popen(command, env=environment(), stdout=out, stderr=errors)
         size, since = 0, time.monotonic()
         while child.poll() is None:
             time.sleep(0.05)

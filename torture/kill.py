@@ -29,7 +29,10 @@ def kill_everything(folder: Path, times: int, clock: Clock) -> list[Tried]:
         "score": (
             ["score", "fitted/model.safetensors", names[0], "--out", "out"], ("out/rows.csv",), 4.0, 0.1,
         ),
-        "collect": (["collect", "cartpole/random", "--anew", "--cache", "out"], ("out/cartpole/random.npz",), 6.0, 0.1),
+        "collect": (
+            ["collect", "cartpole/random", "--anew", "--cache", "out"],
+            ("out/cartpole/random.npz",), 6.0, 0.1,
+        ),
     }  # fmt: skip
     return [
         _kill(folder, name, words, left, seconds, max(1, round(share * times)), clock)

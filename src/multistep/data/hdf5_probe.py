@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 import h5py
+from h5py import h5o
 
 CHUNK = 8 << 20  # bytes read at a time
 MOST_LINKS = 10_000_000
@@ -54,7 +55,7 @@ def _datasets(file: Any) -> Iterator[tuple[str, Any]]:
             if isinstance(link, h5py.SoftLink) and group.get(name) is None:
                 continue
             item = group[name]
-            address = h5py.h5o.get_info(item.id).addr
+            address = h5o.get_info(item.id).addr
             if isinstance(item, h5py.Dataset):
                 yield f"{prefix}{name}", item
             elif isinstance(item, h5py.Group) and address not in seen:

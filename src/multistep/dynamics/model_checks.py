@@ -54,7 +54,7 @@ def check_counts(path: Path, described: Any, most: int, ours: Container[str]) ->
     """Refuse a header that asks for more parts than there are arrays, before they are laid out; what the
     settings of a user's own kind mean is not known here."""
     product = 1
-    while isinstance(described, dict) and described.get("kind") in ours:
+    while isinstance(described, dict) and str(described.get("kind")) in ours:
         settings = described.get("settings", {})
         for name in COUNTS:
             product *= max(1, int(settings.get(name, 1)))

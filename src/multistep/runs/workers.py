@@ -97,7 +97,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
 
 def _started(cluster: Callable[..., Any], count: int, options: dict[str, Any]) -> Any:
     """The cluster, once all of its workers run; one that is killed while it starts is given more chances."""
-    security = key_of_this_run()
+    security, failure = key_of_this_run(), Exception()
     for _ in range(STARTS):
         try:
             with _deaf_to_interrupts():
