@@ -102,7 +102,10 @@ def test_a_second_command_in_the_same_folder_is_told(tmp_path, capsys, monkeypat
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("line", [b"\xff\xfe{}", b"[" * 100_000, b"3", b'{"job": "a", "check": "0"}'])
+@pytest.mark.parametrize(
+    "line",
+    [b"\xff\xfe{}", b"[" * 100_000, b"3", b'{"check": "0000000000000000", "job": "a"}', b'{"check": "'],
+)
 def test_damaged_rows_get_one_sentence(tmp_path, line):
     (tmp_path / "rows.jsonl").write_bytes(line + b"\n")
     with pytest.raises(InputError, match=r"Line 1 of .*rows.jsonl is damaged"):

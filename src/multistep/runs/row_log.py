@@ -1,6 +1,7 @@
 """`RowLog`: rows appended to a file one by one, so that a process killed at any moment loses none that was
 written."""
 
+import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -11,11 +12,12 @@ from typing import Any
 from multistep.errors import InputError
 from multistep.runs.atomic import alone_with, write_text
 from multistep.runs.json_texts import parse_json
-from multistep.runs.provenance import digest, plain
+from multistep.runs.provenance import plain
 
 Row = Mapping[str, Any]
-CHECK = "check"
-"""Key of a row's digest in its line."""
+CHECK = b'{"check": "'
+"""How a line begins; then come the digits and the row."""
+CHECK_SIZE = 16
 
 
 class RowLog:
@@ -66,11 +68,8 @@ class RowLog:
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
         try:
-            row = parse_json(line)
+            row = parse_json(_checked(line))
             if not isinstance(row, dict):
-                raise ValueError
-            written = row.pop(CHECK, None)  # older rows have none
-            if written is not None and written != digest(row):
                 raise ValueError
         except ValueError as error:
             raise InputError(
@@ -87,4 +86,22 @@ class RowLog:
 
 
 def _line(row: Row) -> str:
-    return json.dumps({**row, CHECK: digest(row)}, allow_nan=False) + "\n"
+    """The row as a line that begins with a check of all that follows."""
+    text = json.dumps(row, allow_nan=False)
+    check = f'{CHECK.decode()}{_digest(text.encode())}"'
+    return check + (f", {text[1:]}" if row else "}") + "\n"
+
+
+def _checked(line: bytes) -> bytes:
+    """The line without its check, or a `ValueError` if it is not what was written; older ones have none."""
+    if not line.startswith(CHECK):
+        return line
+    check, rest = line[len(CHECK) : len(CHECK) + CHECK_SIZE], line[len(CHECK) + CHECK_SIZE + 1 :]
+    text = b"{" + rest.removeprefix(b", ")
+    if check.decode() != _digest(text):
+        raise ValueError
+    return text
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:CHECK_SIZE]
