@@ -1,4 +1,4 @@
-"""Everything, or a part of it; exit code 1 if anything was lost."""
+"""Everything, or a part of it; exit code 1 if anything was lost, or not tried because the time was over."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from torture.disk import disturb_disks
 from torture.fuzz import damage_files
 from torture.kill import kill_everything
 from torture.same import same_bits
-from torture.table import Clock, Tried, print_table
+from torture.table import OVER, Clock, Tried, print_table
 
 KILLS, FILES = 210, 31_000
 PARTS = ["kill", "damage", "disk", "same"]
@@ -42,7 +42,7 @@ def main() -> int:
             parts = [pool.submit(works[name], place) for name, place in places.items()]
             rows = [row for part in parts for row in part.result()]
     print_table(rows)
-    return 1 if any(row.lost for row in rows) else 0
+    return 1 if any(row.lost or OVER in (row.left_out or "") for row in rows) else 0
 
 
 if __name__ == "__main__":

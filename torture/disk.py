@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from torture.table import Clock, Tried
+from torture.table import OVER, Clock, Tried
 from torture.work import COLUMNS, environment, fit_words, problem_of, run, write_plant
 
 SIZES = (0, 4_000, 16_000, 40_000, 200_000, 1_000_000)
@@ -33,7 +33,7 @@ def disturb_disks(folder: Path, share: float, clock: Clock) -> list[Tried]:
     for what, trial in trials:
         tried, started = Tried(what), time.monotonic()
         if clock.is_over:
-            tried.left_out = "the time was over"
+            tried.left_out = OVER
         else:
             trial(tried)
         tried.seconds = time.monotonic() - started

@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 from tempfile import mkdtemp
 
-from torture.table import Clock, Tried
+from torture.table import OVER, Clock, Tried
 from torture.work import environment
 
 SHARES = {
-    "csv": 0.17, "npz": 0.17, "parquet": 0.15, "hdf5": 0.02, "minari data": 0.008, "minari card": 0.008,
-    "model": 0.12, "checkpoint": 0.1, "rows": 0.08, "run's config": 0.08, "dataset card": 0.05,
-    "agent.zip": 0.05, "agent.safetensors": 0.05,
+    "csv": 0.17, "npz": 0.17, "parquet": 0.15, "model": 0.12, "checkpoint": 0.1, "rows": 0.08,
+    "run's config": 0.08, "dataset card": 0.05, "agent.zip": 0.05, "agent.safetensors": 0.05,
+    # Last, as each of them takes a process of its own.
+    "hdf5": 0.02, "minari data": 0.008, "minari card": 0.008,
 }  # fmt: skip
 PATIENCE = 90
 """Seconds for one file; the child itself gives up earlier where a signal reaches it."""
@@ -32,7 +33,7 @@ def _damage(folder: Path, kind: str, times: int, clock: Clock) -> Tried:
         seed = _one_child(Path(mkdtemp(dir=folder)), kind, seed, times, tried, clock)
     tried.seconds = time.monotonic() - started
     if seed < times:
-        tried.left_out = f"{times - seed} of {times}: the time was over"
+        tried.left_out = f"{times - seed} of {times}: {OVER}"
     return tried
 
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from torture.table import Clock, Tried
+from torture.table import OVER, Clock, Tried
 from torture.work import COLUMNS, environment, fit_words, problem_of, run, write_plant
 
 KILLS_IN_A_SERIES = 10
@@ -70,6 +70,8 @@ def _kill(
         if problem is not None:
             tried.lost.append(f"after kill {tried.times} of '{' '.join(words)}': {problem}")
     tried.seconds = time.monotonic() - started
+    if tried.times < times:
+        tried.left_out = f"{times - tried.times} of {times}: {OVER}"
     return tried
 
 

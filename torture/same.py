@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from torture.table import Clock, Tried
+from torture.table import OVER, Clock, Tried
 from torture.work import environment, fit_words, run, write_plant
 
 MOST_GROWTH = 50
@@ -48,7 +48,7 @@ def same_bits(folder: Path, share: float, clock: Clock) -> list[Tried]:
 def _growth(folder: Path, times: int, clock: Clock) -> Tried:
     tried, started = Tried("growth: fits in one process"), time.monotonic()
     if clock.is_over:
-        tried.left_out = "the time was over"
+        tried.left_out = OVER
         return tried
     command = [sys.executable, "-c", GROWTH, str(times)]
     ended = subprocess.run(

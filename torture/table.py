@@ -3,6 +3,8 @@
 import time
 from dataclasses import dataclass, field
 
+OVER = "the time was over"
+
 
 @dataclass
 class Tried:

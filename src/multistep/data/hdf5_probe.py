@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 import h5py
-from h5py import h5o
+from h5py import h5o  # pyright: ignore[reportAttributeAccessIssue] - it has no stubs
 
 CHUNK = 8 << 20  # bytes read at a time
 MOST_LINKS = 10_000_000
