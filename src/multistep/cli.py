@@ -4,6 +4,7 @@ Only the command that was typed is imported.
 """
 
 import argparse
+import errno
 import os
 import sys
 import warnings
@@ -154,6 +155,8 @@ COMMANDS = {
 }  # fmt: skip
 SINGLE_FILES = ("convert", "export")
 """Commands whose `out` is no folder but a file, which is replaced whole."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk says that has no room left, while figures are drawn say."""
 GROUPS = {
     "agent": "Train an agent in a learned model, plan with it, act with it.",
     "reproduce": "Run a study of the paper and draw its figures.",
@@ -178,6 +181,11 @@ def main(words: Sequence[str] | None = None) -> None:
     ):  # who reads has seen enough, `head` say; nor is what is left to be written at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        where = error.filename or "a file"
+        _stop(f"Cannot write {where}: {error.strerror}; free some space and start the same command again.", 2)
     except KeyboardInterrupt:
         _stop("Interrupted: the same command goes on from the last checkpoint, if there is one.", 130)
 

@@ -1,5 +1,6 @@
 """Files are whole or not there, one process writes at a time, and nothing stays of those that were killed."""
 
+import errno
 import signal
 import subprocess
 import sys
@@ -134,3 +135,17 @@ def test_a_sweep_refuses_rows_that_are_not_of_fits(tmp_path, row):
     log.append(row)
     with pytest.raises(InputError, match=r"Line 1 of .* is not the row of a fit"):
         sweep([], {}, log, None)
+
+
+def test_a_disk_that_is_full_while_figures_are_drawn_is_one_sentence(monkeypatch, capsys):
+    def full(config):
+        raise OSError(errno.ENOSPC, "No space left on device", "rows.png")
+
+    monkeypatch.setattr("multistep.commands.collect.run_datasets", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["datasets"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == (
+        "multistep: Cannot write rows.png: No space left on device; free some space and start the same command "
+        "again.\n"
+    )
