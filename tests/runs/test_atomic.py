@@ -146,6 +146,15 @@ def test_a_disk_that_is_full_while_figures_are_drawn_is_one_sentence(monkeypatch
         main(["datasets"])
     assert ended.value.code == 2
     assert capsys.readouterr().err == (
-        "multistep: Cannot write rows.png: No space left on device; free some space and start the same command "
-        "again.\n"
+        "multistep: Cannot write rows.png: No space left on device; free some space and start the same "
+        "command again.\n"
     )
+
+
+def test_a_folder_whose_parent_is_not_ours_is_locked_too(tmp_path, monkeypatch):
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with alone_with(tmp_path / "out"):
+        assert [path.name for path in tmp_path.iterdir()] == ["out"]
+        with pytest.raises(InputError, match="Another process is writing"), alone_with(tmp_path / "out"):
+            pass
