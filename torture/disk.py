@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from torture.table import OVER, Clock, Tried
-from torture.work import COLUMNS, environment, fit_words, problem_of, run, write_plant
+from torture.work import COLUMNS, SECONDS, environment, fit_words, problem_of, run, write_plant
 
 SIZES = (0, 4_000, 16_000, 40_000, 200_000, 1_000_000)
 FORMATS = ("out.csv", "out.npz", "out.parquet", "out.hdf5", "./out-v0")
@@ -60,7 +60,7 @@ def _limited_formats(tried: Tried, folder: Path, sizes: tuple[int, ...]) -> None
 def _run_limited(size: int, words: list[str], folder: Path) -> tuple[int, str]:
     command = [sys.executable, "-c", LIMITED, str(size), *words]
     ended = subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
     )
     return ended.returncode, ended.stderr
 

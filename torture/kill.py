@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torture.table import OVER, Clock, Tried
-from torture.work import COLUMNS, environment, fit_words, problem_of, run, write_plant
+from torture.work import COLUMNS, SECONDS, environment, fit_words, problem_of, run, write_plant
 
 KILLS_IN_A_SERIES = 10
 MOMENTS = ("chance", "import", "fsync", "replace", "after-replace")
@@ -81,7 +81,7 @@ def _disturbed(folder: Path, words: Sequence[str], moment: str, count: int, seco
     how = ["-m", "multistep"] if moment == "chance" else ["-m", "torture.killed", moment, str(count)]
     process = subprocess.Popen([sys.executable, *how, *words], **quiet)
     try:
-        process.wait(seconds if moment == "chance" else 120)
+        process.wait(seconds if moment == "chance" else SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -11,8 +11,8 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 COLUMNS = ["--states", "x", "v", "--actions", "u"]
 QUICK = ["--recipe", "once", "--horizon", "2", "--network.hidden-size", "8", "--least-steps", "40"]
-SECONDS = 120
-"""What no command here may take."""
+SECONDS, HUNG = 300, 124
+"""What no command here may take, and the exit code of one that does."""
 
 
 def write_plant(folder: Path, files: int = 4, steps: int = 40) -> list[str]:
@@ -39,11 +39,13 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(words: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """One command, to its end."""
+    """One command, to its end; a hang comes back as an exit code of its own."""
     command = [sys.executable, "-m", "multistep", *words]
-    return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    given = {"cwd": folder, "env": environment(), "capture_output": True, "text": True, "check": False}
+    try:
+        return subprocess.run(command, timeout=SECONDS, **given)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, HUNG, "", f"it took more than {SECONDS} seconds")
 
 
 def problem_of(code: int, said: str) -> str | None:
