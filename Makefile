@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-fast check bench lock clean
+.PHONY: demo test test-fast check bench torture lowest newest lock clean
 
 demo: .venv/demo-installed
 	$(BIN)/multistep demo --out runs/demo
@@ -15,14 +15,26 @@ test-fast: .venv/dev-installed
 	$(BIN)/python -m pytest -m "not slow" --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 check: .venv/dev-installed
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests torture
+	$(BIN)/ruff check src tests torture
 	$(BIN)/basedpyright
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 bench: .venv/dev-installed
 	$(BIN)/multistep bench training --out runs/bench-training
 	$(BIN)/multistep bench cartpole --out runs/bench-cartpole
+
+# Kills, damaged files, disks, two writers: at most 20 minutes, with a table of what was tried and what was lost.
+torture: .venv/dev-installed
+	$(BIN)/python -m torture --minutes 20
+
+# The quick tests with the lowest and with the newest versions that pyproject.toml allows, each in an environment of its own.
+lowest newest:
+	test -d .venv-$@ || $(PYTHON) -m venv .venv-$@
+	.venv-$@/bin/python -m pip install --quiet uv
+	.venv-$@/bin/uv pip install --quiet --python .venv-$@/bin/python \
+		--resolution $(if $(filter lowest,$@),lowest-direct,highest) --editable ".[tasks,agents,sweeps,sklearn,onnx,casadi,dev]"
+	.venv-$@/bin/python -m pytest -m "not slow"
 
 # The lock files name every version; nothing is resolved at installation (that takes pip many minutes).
 .venv/demo-installed: requirements/demo.lock pyproject.toml

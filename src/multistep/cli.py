@@ -4,10 +4,12 @@ Only the command that was typed is imported.
 """
 
 import argparse
+import errno
 import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -163,6 +165,10 @@ COMMANDS = {
         "bench.agents", "AgentsBenchConfig", "run_agents_bench", "view_bench",
     ),
 }  # fmt: skip
+SINGLE_FILES = ("convert", "export")
+"""Commands whose `out` is no folder but a file, which is replaced whole."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk says that has no room left, while figures are drawn say."""
 GROUPS = {
     "agent": "Train an agent in a learned model, plan with it, act with it.",
     "reproduce": "Run a study of the paper and draw its figures.",
@@ -187,6 +193,11 @@ def main(words: Sequence[str] | None = None) -> None:
     ):  # who reads has seen enough, `head` say; nor is what is left to be written at the exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        where = error.filename or "a file"
+        _stop(f"Cannot write {where}: {error.strerror}; free some space and start the same command again.", 2)
     except KeyboardInterrupt:
         _stop("Interrupted: the same command goes on from the last checkpoint, if there is one.", 130)
 
@@ -212,6 +223,7 @@ def _run(name: str, words: Sequence[str]) -> None:
 
     from multistep.options import REGISTRY
     from multistep.runs.process import keep_compiled_programs, use_one_thread
+    from multistep.runs.run_folder import alone_in
 
     command = COMMANDS[name]
     module = import_module(f"multistep.{command.module}")
@@ -225,7 +237,9 @@ def _run(name: str, words: Sequence[str]) -> None:
     )
     keep_compiled_programs()
     use_one_thread()
-    found = getattr(module, command.run)(config)
+    folder = None if name in SINGLE_FILES else getattr(config, "out", None)
+    with nullcontext() if folder is None else alone_in(folder):
+        found = getattr(module, command.run)(config)
     output = Console(highlight=False, soft_wrap=True, markup=False)  # names and paths may hold brackets
     for shown in getattr(import_module("multistep.report.views"), command.view)(config, found):
         output.print(shown)

@@ -6,11 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from multistep.agents.agent_files import load_agent
 from multistep.agents.imagination import imagination_digest, imagine
 from multistep.agents.model_based import train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.planners import CrossEntropy, PolicyGuided, RandomShooting, decide, sequence_returns
-from multistep.agents.policy import load_agent, policy_of
+from multistep.agents.policy import policy_of
 from multistep.errors import InputError
 from systems import LinearModel, random_episodes
 

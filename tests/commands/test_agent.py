@@ -254,7 +254,8 @@ def test_an_agent_of_another_model_is_refused(folder, tmp_path):
     with pytest.raises(InputError, match=r"There is no file .*missing.zip"):
         run_plan(_plan(folder, agent=tmp_path / "missing.zip"))
     (tmp_path / "agent.json").write_text("{")
-    (tmp_path / "agent.zip").write_bytes((folder / "agent" / "agent.zip").read_bytes())
+    for name in ("agent.zip", "agent.safetensors"):
+        (tmp_path / name).write_bytes((folder / "agent" / name).read_bytes())
     with pytest.raises(InputError, match=r"agent.json is damaged: delete it"):
         run_plan(_plan(folder, agent=tmp_path / "agent.zip"))
     (tmp_path / "agent.json").unlink()

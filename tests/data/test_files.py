@@ -810,3 +810,14 @@ def test_step_units_and_origins_are_kept(tmp_path, name):
     assert (back.time_step, back.units) == (0.05, {"x": "mm", "u": "V"})
     origins = ["one.csv, episode a", "one.csv, episode b", "two.csv, episode c", "two.csv, episode d"]
     assert back.origins == tuple(f"b.csv, episode {o}" if name == "b.csv" else o for o in origins)
+
+
+def test_files_are_taken_by_name_unless_the_user_says_otherwise():
+    """The same files give the same episodes in the same order, however a shell or a user names them."""
+    for name, length in (("b.npz", 3), ("a.csv", 4), ("c.npz", 5)):
+        save(random_episodes([length]), name)
+    names = {"states": random_episodes([3]).state_names, "actions": random_episodes([3]).action_names}
+    np.testing.assert_array_equal(load(["c.npz", "a.csv", "b.npz"], **names).lengths, [4, 3, 5])
+    np.testing.assert_array_equal(
+        load(["c.npz", "*.csv", "b.npz"], **names, order="given").lengths, [5, 4, 3]
+    )

@@ -1,4 +1,5 @@
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -151,3 +152,60 @@ def test_truncated_and_missing_files_get_one_sentence(model, tmp_path):
         path.write_bytes(whole[:length])
         with pytest.raises(InputError, match="is damaged or not"):
             load_model(path)
+
+
+def test_a_flipped_bit_anywhere_is_found(model, tmp_path):
+    path = tmp_path / "model.safetensors"
+    save_model(model, path)
+    whole = path.read_bytes()
+    for place in np.random.default_rng(0).integers(0, 8 * len(whole), 60):
+        content = bytearray(whole)
+        content[place // 8] ^= 1 << place % 8
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"model file|holds arrays but not a model"):
+            load_model(path)
+
+
+def _first(arrays, change):
+    name = next(name for name in arrays if "common" in name)
+    arrays[name] = change(arrays[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda header, arrays: _first(arrays, lambda a: a * np.nan), "values that are NaN or infinite"),
+        (lambda header, arrays: _first(arrays, lambda a: a / 0.0), "values that are NaN or infinite"),
+        (lambda header, arrays: _first(arrays, lambda a: a.astype(int)), "is of type int64, not float"),
+        (lambda header, arrays: _first(arrays, lambda a: a > 0), "is of type bool, not float"),
+        (lambda header, arrays: header.update(state_names=["a", "b", "a"]), "not a list of different names"),
+        (lambda header, arrays: header.pop("state_names") and None, "not a list of different names"),
+        (lambda header, arrays: header.update(action_names="ab"), "not a list of different names"),
+        (lambda header, arrays: header.update(more=1), "has more, which nobody knows"),
+        (lambda header, arrays: header.update(units=[1]), "does not describe a model"),
+        (lambda header, arrays: header.update(time_step=-1), "does not describe a model"),
+        (lambda header, arrays: header.update(kind="multistep.dynamics.saved:Saved"), "is not one of"),
+        (lambda header, arrays: {FORMAT: "[" * 100_000}, "header of the model file .* is damaged"),
+        (lambda header, arrays: {FORMAT: "[1]"}, "header of the model file .* is damaged"),
+    ],
+)
+def test_what_is_no_model_is_refused(model, tmp_path, change, words):
+    path = tmp_path / "model.safetensors"
+    with np.errstate(all="ignore"):
+        damage(model, path, change)
+    with pytest.raises(InputError, match=words):
+        load_model(path)
+
+
+def test_absurd_numbers_of_layers_are_refused_at_once(model, tmp_path):
+    path = tmp_path / "model.safetensors"
+    network = {"kind": "network", "settings": {"num_common_layers": 10**6}}
+    for change in (
+        lambda header, arrays: header["settings"].update(num_common_layers=10**6),
+        lambda header, arrays: header.update(kind="committee", settings={"members": 10, "network": network}),
+    ):
+        damage(model, path, change)
+        started = time.process_time()
+        with pytest.raises(InputError, match=r"asks for 10+ layers or more, the file has \d+ arrays"):
+            load_model(path)
+        assert time.process_time() - started < 1

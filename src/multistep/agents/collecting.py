@@ -25,8 +25,9 @@ from multistep.tasks.catalogue import (
 
 def collect(dataset: Dataset, folder: Path | None = None) -> Path:
     """Make the dataset by its recipe and keep it."""
-    path = keep_dataset(dataset, _make(dataset, datasets_folder(folder)), versions(), folder)
-    shutil.rmtree(_loop_folder(dataset, datasets_folder(folder)), ignore_errors=True)
+    with alone_with(datasets_folder(folder) / dataset.name):
+        path = keep_dataset(dataset, _make(dataset, datasets_folder(folder)), versions(), folder)
+        shutil.rmtree(_loop_folder(dataset, datasets_folder(folder)), ignore_errors=True)
     return path
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from multistep.agents.imagination import imagination_digest
 from multistep.agents.model_env import ModelEnv
-from multistep.agents.stages import check_seed, claim, sbx_sac, train_in_stages
+from multistep.agents.sbx_agents import sbx_sac
+from multistep.agents.stages import check_seed, claim, train_in_stages
 from multistep.errors import InputError
 
 if TYPE_CHECKING:

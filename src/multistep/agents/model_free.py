@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.agents.stages import last_stage, sbx_sac, train_in_stages
+from multistep.agents.sbx_agents import sbx_sac
+from multistep.agents.stages import last_stage, train_in_stages
 from multistep.data import Episode, Episodes
 from multistep.errors import InputError
 from multistep.tasks.task import Task

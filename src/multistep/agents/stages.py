@@ -10,24 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from multistep.errors import InputError, reason_of
+from multistep.agents.agent_files import OWN, restore, save_agent
+from multistep.data.archives import read_archive
+from multistep.errors import InputError
 from multistep.runs.atomic import write_text
 
 if TYPE_CHECKING:
     from sbx import SAC
 
 BUFFER_ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
-
-
-def sbx_sac() -> "type[SAC]":
-    """sbx's SAC, if it is installed."""
-    try:
-        from sbx import SAC
-    except ImportError as error:
-        raise InputError(
-            "Training an agent needs sbx: install multistep with the extra 'agents' (multistep[agents])."
-        ) from error
-    return SAC
 
 
 def check_seed(seed: int) -> None:
@@ -69,7 +60,7 @@ def keep_checkpoint(folder: Path, agent: "SAC", stage: int) -> None:
     temporary = Path(tempfile.mkdtemp(dir=folder, prefix=".writing_"))
     buffer: Any = agent.replay_buffer
     try:
-        agent.save(temporary / "agent.zip")
+        save_agent(agent, temporary)
         filled = {name: getattr(buffer, name)[: buffer.size()] for name in BUFFER_ARRAYS}
         np.savez(temporary / "buffer.npz", allow_pickle=False, **filled)
     except OSError as error:
@@ -92,26 +83,29 @@ def last_checkpoint(folder: Path, agent: "SAC") -> tuple["SAC", int]:
     checkpoints = sorted(folder.glob("stage_*"))
     if not checkpoints:
         return agent, 0
-    try:
-        resumed = type(agent).load(
-            checkpoints[-1] / "agent.zip", env=agent.get_env(), buffer_size=agent.buffer_size
-        )
-    except ValueError as error:
+    last = checkpoints[-1]
+    if not (last / OWN).is_file():
         raise InputError(
-            f"The agent in {folder} was trained on another task: {reason_of(error)}; choose another place."
-        ) from error
-    buffer: Any = resumed.replay_buffer
-    with np.load(checkpoints[-1] / "buffer.npz", allow_pickle=False) as filled:
-        buffer.pos = len(filled["rewards"])
-        if buffer.pos > buffer.buffer_size:
-            raise InputError(
-                f"{folder} holds a longer training than was asked for: delete it or ask for a longer one."
-            )
-        for name in BUFFER_ARRAYS:
-            getattr(buffer, name)[: buffer.pos] = filled[name]
+            f"The checkpoint {last} is of an earlier multistep, and loading it would run the code in it: "
+            "delete it to train anew."
+        )
+    restore(agent, last / OWN)
+    buffer: Any = agent.replay_buffer
+    filled, _ = read_archive(last / "buffer.npz", BUFFER_ARRAYS)
+    length = len(filled["rewards"]) if "rewards" in filled else 0
+    if length > buffer.buffer_size:
+        raise InputError(
+            f"{folder} holds a longer training than was asked for: delete it or ask for a longer one."
+        )
+    for name in BUFFER_ARRAYS:
+        place = getattr(buffer, name)[:length]
+        if name not in filled or filled[name].shape != place.shape or filled[name].dtype != place.dtype:
+            raise InputError(f"The checkpoint {last} is damaged: delete it to train anew.")
+        place[:] = filled[name]
+    buffer.pos = length
     # A buffer filled to its end would start again at its beginning.
     buffer.full, buffer.pos = buffer.pos == buffer.buffer_size, buffer.pos % buffer.buffer_size
-    return resumed, int(checkpoints[-1].name.removeprefix("stage_"))
+    return agent, int(last.name.removeprefix("stage_"))
 
 
 def train_in_stages(

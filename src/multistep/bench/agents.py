@@ -14,7 +14,7 @@ import numpy as np
 from multistep.agents.model_env import ModelEnv
 from multistep.agents.planners import PolicyGuided, decide
 from multistep.agents.policy import policy_of
-from multistep.agents.stages import sbx_sac
+from multistep.agents.sbx_agents import sbx_sac
 from multistep.bench.sac_floor import sac_floor_work
 from multistep.bench.training import TRUSTED_CPU_SHARE, in_new_process
 from multistep.bench.workload import (

@@ -1,7 +1,6 @@
 """What the commands of `multistep agent` share: the model, what is earned in it, and how actions are
 planned."""
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -10,15 +9,17 @@ import jax
 import numpy as np
 import tyro
 
+from multistep.agents.agent_files import load_agent
 from multistep.agents.imagination import ActionRange, Imagination, Reward, imagine
 from multistep.agents.planners import AbstractPlanner, CrossEntropy, PolicyGuided, RandomShooting
-from multistep.agents.policy import load_agent, policy_of
+from multistep.agents.policy import policy_of
 from multistep.agents.stages import check_seed
 from multistep.commands.source import Source, fitted_columns, load_saved, read_episodes
 from multistep.data import Columns, Episodes
 from multistep.dynamics import MemoryModel, Model, check_names, particles_of
 from multistep.errors import InputError
 from multistep.registry import Registry, import_named
+from multistep.runs.json_texts import parse_json
 from multistep.runs.provenance import digest
 from multistep.tasks import TASKS
 
@@ -62,7 +63,10 @@ class Planning(InModel):
     """How actions are chosen."""
 
     agent: Path | None = None
-    """The agent.zip of a training: its policy guides the planner."""
+    """The agent.zip of a training: its policy guides the planner. What is loaded is the agent.safetensors
+    beside it."""
+    trust: bool = False
+    """Load an agent.zip that multistep has not written: that runs whatever code is in it."""
     planner: str | None = None
     """guided: sequences of the agent's policy, completed with its value; cem: the cross-entropy method;
     random: random shooting; module:Name for your own (default: guided with an agent, cem without)."""
@@ -183,7 +187,8 @@ def _load_agent(config: Planning, scene: Scene, imagination: Imagination) -> Any
         raise InputError(
             f"The agent {config.agent} was trained in another model: name the model that it was trained in."
         )
-    agent = load_agent(config.agent, state_size=scene.starts.state_size, action_size=scene.starts.action_size)
+    sizes = {"state_size": scene.starts.state_size, "action_size": scene.starts.action_size}
+    agent = load_agent(config.agent, **sizes, trust=config.trust)
     space: Any = agent.action_space
     if not (
         np.allclose(space.low, imagination.action_low) and np.allclose(space.high, imagination.action_high)
@@ -198,7 +203,7 @@ def _load_agent(config: Planning, scene: Scene, imagination: Imagination) -> Any
 def _model_of(about: Path) -> str:
     """The digest of the model that an agent was trained in."""
     try:
-        return json.loads(about.read_text())["model"]
+        return parse_json(about.read_bytes())["model"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{about} is damaged: delete it, the agent is then used with any model of its sizes."

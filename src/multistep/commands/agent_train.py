@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from multistep.agents.agent_files import ZIP, save_agent
 from multistep.agents.model_based import PAPER_STEPS, train_on_model
 from multistep.agents.model_env import ModelEnv
 from multistep.commands.agent_options import (
@@ -19,7 +20,6 @@ from multistep.runs.progress import counting_progress
 from multistep.runs.row_log import RowLog
 from multistep.runs.run_folder import open_run, write_json, write_run
 
-AGENT = "agent.zip"
 CHECKPOINTS = "checkpoints"
 COMMAND = "agent train"
 
@@ -70,12 +70,12 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
             on_steps=lambda steps: progress.update(bar, completed=steps),
             on_stage=keep,
         )
-    agent.save(config.out / AGENT)
+    save_agent(agent, config.out)
     write_json(config.out / ABOUT_AGENT, {"model": models_digest(scene.models), "steps": agent.num_timesteps})
     # A stage that was killed before its checkpoint is trained again, and has two rows.
     curve = list({row["steps"]: row for row in log.read()}.values())
     summary = {
-        "agent": config.out / AGENT,
+        "agent": config.out / ZIP,
         "steps": agent.num_timesteps,
         "rollout_return": curve[-1]["rollout_return"],
         "left_share": sum(row["left"] for row in curve) / max(1, sum(row["ended"] for row in curve)),

@@ -102,16 +102,17 @@ def run_select(config: SelectConfig) -> dict[str, Any]:
     given = {"seed": config.seed, "num_folds": config.folds, "horizon": config.score_horizon}
     deal_to(candidates, episodes, **given)  # before anything is written
     open_run(config.out, COMMAND, config)
-    selection = select(
-        episodes,
-        candidates,
-        **given,
-        out=config.out,
-        search=SEARCHES[config.search],
-        cluster=config.where.cluster,
-        num_workers=config.where.workers,
-        retry_failed=config.retry_failed,
-    )
+    with config.where.secured():
+        selection = select(
+            episodes,
+            candidates,
+            **given,
+            out=config.out,
+            search=SEARCHES[config.search],
+            cluster=config.where.cluster,
+            num_workers=config.where.workers,
+            retry_failed=config.retry_failed,
+        )
     best = selection.best.config
     # Another choice, other data or another score is another fit: each has a checkpoint of its own.
     name = digest([episodes_digest(episodes), best, config.seed, selection.horizon])

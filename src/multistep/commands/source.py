@@ -1,7 +1,6 @@
 """Episodes as commands take them: files, Minari datasets, or names of the catalogue; cut, and with noise, if
 asked."""
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,7 @@ from multistep.data.recording import Recording
 from multistep.dynamics import MemoryModel, Model, load_model
 from multistep.errors import InputError
 from multistep.registry import import_named
+from multistep.runs.json_texts import is_list_of, parse_json
 from multistep.tasks.cache import verified_path
 from multistep.tasks.catalogue import CATALOGUE
 
@@ -187,9 +187,13 @@ def _columns_of_fit(path: Path) -> dict[str, Any]:
     """The columns of the run that left the model, as far as the folder of the file still knows."""
     config = _config_of_fit(path)
     try:
-        return dict(config.get("source", config)["columns"])  # older runs have the columns by themselves
-    except (ValueError, KeyError, TypeError):
+        found = dict(config.get("source", config)["columns"])  # older runs have the columns by themselves
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
+    is_known = is_list_of(str, found.get("angles", ())) and all(
+        isinstance(found.get(name), str | None) for name in ("episode", "time")
+    )
+    return found if is_known else {}
 
 
 def changes_of_fit(path: Path) -> Changes:
@@ -197,12 +201,16 @@ def changes_of_fit(path: Path) -> Changes:
     knows."""
     found = _config_of_fit(path).get("changes")
     found = found if isinstance(found, dict) else {}
-    return Changes(resample=found.get("resample"), every=found.get("every"))
+    every, step = found.get("every"), found.get("resample")
+    return Changes(
+        resample=float(step) if isinstance(step, int | float) else None,
+        every=every if isinstance(every, int) else None,
+    )
 
 
 def _config_of_fit(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.with_name("config.json").read_text())["config"])
+        return dict(parse_json(path.with_name("config.json").read_bytes())["config"])
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 

@@ -1,6 +1,7 @@
 """Which columns of a table are what: `x`, a new name for a column, or one name for columns side by side."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -12,6 +13,7 @@ UNIT = re.compile(r"\s*(.*?\S)\s*[\[(]([^\[\]()]*)[\])]\s*")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "min": 60.0, "h": 3600.0}
 """Of one unit of time, as headers have it; seconds where there is another or none."""
 Missing = Literal["refuse", "cut"]
+Order = Literal["name", "given"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class Columns:
     missing: Missing = "refuse"
     """What to do with values that are empty, NaN or infinite: refuse the data, or cut the episode there, in
     any format."""
+    order: Order = "name"
+    """Files are taken sorted by their names, so that the same files give the same model however they are
+    named, or in the order given."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ def with_units(columns: Columns, available: Sequence[str]) -> tuple[Columns, dic
     the user does not; and the units by the user's names."""
     found = {name: UNIT.fullmatch(name) for name in available}
     bare = [match[1] for match in found.values() if match]
-    full = {match[1]: name for name, match in found.items() if match and bare.count(match[1]) == 1}
+    times = Counter(bare)
+    full = {match[1]: name for name, match in found.items() if match and times[match[1]] == 1}
     units: dict[str, str] = {}
 
     def resolved(word: str) -> str:

@@ -1,6 +1,7 @@
 """Episodes in `.csv`: a header, one row per moment."""
 
 import csv
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from multistep.data.columns import UNIT, Columns, with_units
+from multistep.data.doors import damaged_files_are_said
 from multistep.data.episodes import Episodes
 from multistep.data.recording import Recording
 from multistep.data.table_recordings import recordings_of, seconds_of, table_of
@@ -62,14 +64,10 @@ def _read(path: Path, columns: Columns) -> tuple[pl.DataFrame, str]:
             f"{path} cannot be read ({error.strerror}): check that it is a file of yours."
         ) from error
     _check_widths(path, body, len(names), separator)
-    try:
-        table = pl.read_csv(body, separator=separator, infer_schema=False, has_header=False)
-    except pl.exceptions.NoDataError as error:
-        raise InputError(f"{path} has a header but no rows: it holds no episode.") from error
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read as .csv ({reason_of(error)}): repair the file or write it again."
-        ) from error
+    with damaged_files_are_said(path, ".csv", "repair the file or write it again"):
+        table = pl.read_csv(
+            body, separator=separator, infer_schema=False, has_header=False, raise_if_empty=False
+        )
     if table.width != len(names):
         raise InputError(f"{path} has a header but no rows: it holds no episode.")
     if table.height != body.count(b"\n") + (not body.endswith(b"\n")):
@@ -79,7 +77,8 @@ def _read(path: Path, columns: Columns) -> tuple[pl.DataFrame, str]:
         )
     # Columns without a name, or with one that occurs twice and is not asked for, get one that nobody can ask
     # for.
-    table.columns = [name if name and names.index(name) == at else f"\0{at}" for at, name in enumerate(names)]
+    firsts = {name: at for at, name in reversed(list(enumerate(names)))}
+    table.columns = [name if name and firsts[name] == at else f"\0{at}" for at, name in enumerate(names)]
     return table.with_columns(pl.all().str.strip_chars().replace("", None)), separator
 
 
@@ -98,9 +97,10 @@ def _header(path: Path, line: bytes, columns: Columns) -> tuple[list[str], str]:
         )
     # A sign between quotes or brackets separates nothing: the one that gives the most names is taken, the
     # comma last.
-    separator = max(reversed(SEPARATORS), key=lambda sign: len(next(csv.reader([text], delimiter=sign))))
-    names = [name.strip() for name in next(csv.reader([text], delimiter=separator))]
-    twice = {name for name in names if name and names.count(name) > 1}
+    parsed = {sign: _cells(path, "the header", text, sign) for sign in reversed(SEPARATORS)}
+    separator = max(parsed, key=lambda sign: len(parsed[sign]))
+    names = [name.strip() for name in parsed[separator]]
+    twice = {name for name, times in Counter(names).items() if name and times > 1}
     words = [*columns.states, *columns.actions, columns.rewards, columns.episode, columns.time]
     asked = {
         column.strip() for word in words if word for column in (word, *word.partition("=")[2].split(","))
@@ -118,7 +118,7 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
     sign = separator.encode()
     for row, line in enumerate(BytesIO(body), start=1):
         if b'"' in line:
-            cells = len(next(csv.reader([line.decode("utf-8", "replace")], delimiter=separator)))
+            cells = len(_cells(path, f"row {row}", line.decode("utf-8", "replace"), separator))
         else:
             cells = line.count(sign) + 1
         if cells != width and line.strip():
@@ -126,6 +126,19 @@ def _check_widths(path: Path, body: bytes, width: int, separator: str) -> None:
                 f"{path}, row {row} has {counted(cells, 'cell')}, the header has {width}: repair this row "
                 "(rows are counted from 1 after the header)."
             )
+
+
+def _cells(path: Path, place: str, line: str, separator: str) -> list[str]:
+    """The cells of one line, of any length."""
+    before = csv.field_size_limit(len(line) + 1)
+    try:
+        return next(csv.reader([line], delimiter=separator))
+    except csv.Error as error:
+        raise InputError(
+            f"{path}, {place} cannot be taken apart into cells ({reason_of(error)}): repair it."
+        ) from error
+    finally:
+        csv.field_size_limit(before)
 
 
 def _numbers(path: Path, table: pl.DataFrame, name: str, separator: str, is_time: bool) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from multistep.data.angles import with_angles
-from multistep.data.columns import Columns, Missing
+from multistep.data.columns import Columns, Missing, Order
 from multistep.data.csv_files import read_csv, save_csv
 from multistep.data.episodes import Episodes
 from multistep.data.frames import Frame, is_frame, read_frame
@@ -34,6 +34,7 @@ def load(
     time: str | None = None,
     angles: Sequence[str] = (),
     missing: Missing = "refuse",
+    order: Order = "name",
 ) -> Episodes:
     """The episodes in these files, or in data frames.
 
@@ -56,8 +57,9 @@ def load(
     - `angles`: states that are angles, wrapped or not: `theta` in radians, `theta:deg` in degrees.
     - `missing`: "refuse" what is empty, NaN or infinite, or "cut": the episode ends there and another one
       begins after it.
+    - `order`: files are taken sorted by "name", however they are named here, or as "given".
     """
-    columns = Columns(tuple(states), tuple(actions), rewards, episode, time, tuple(angles), missing)
+    columns = Columns(tuple(states), tuple(actions), rewards, episode, time, tuple(angles), missing, order)
     recordings = _read_frames(files, columns) or read(_names_of(files), columns)
     note_different_steps(recordings)
     return with_angles(as_episodes(recordings), angles)
@@ -79,7 +81,8 @@ def _names_of(files: Any) -> list[str | Path]:
 def read(files: str | Path | Sequence[str | Path], columns: Columns) -> list[Recording]:
     """What the files hold, not yet checked for missing values."""
     recordings = []
-    for name in expand([files] if isinstance(files, str | Path) else files):
+    names = expand([files] if isinstance(files, str | Path) else files)
+    for name in sorted(names) if columns.order == "name" else names:
         if is_minari(name):
             _refuse(name, columns, ("rewards", "episode", "time"))
             recordings += read_minari(name, columns)

@@ -6,6 +6,8 @@ whose outcome was not written: its state ends the episode and its action is left
 """
 
 import warnings
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,16 @@ from jaxtyping import Bool, Int
 from numpy import ndarray
 
 from multistep.data.columns import Columns
+from multistep.data.doors import damaged_files_are_said
 from multistep.data.episodes import Episodes
+from multistep.data.hdf5_checks import check_hdf5
 from multistep.data.recording import Recording, as_floats, column_names
-from multistep.errors import InputError, counted, reason_of
+from multistep.errors import InputError, counted
 from multistep.runs.atomic import replacing, reserve
 
 CHUNK = 100_000  # rows compared at a time
+ARRAYS = ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations")
+REMEDY = "download or write it again"
 
 
 def save_hdf5(episodes: Episodes, path: Path) -> None:
@@ -55,23 +61,28 @@ def read_hdf5(path: Path, columns: Columns) -> list[Recording]:
     """The episodes of one file, with the named columns or all of them."""
     import h5py
 
-    try:
-        with h5py.File(path, "r") as file:
-            return [_recording(str(path), file).pick(columns.states, columns.actions)]
-    except (OSError, RuntimeError, KeyError) as error:
-        raise InputError(
-            f"{path} cannot be read as .hdf5 ({reason_of(error)}): download or write it again."
-        ) from error
+    check_hdf5(path, ARRAYS, ".hdf5", REMEDY)
+    with ExitStack() as opened:
+        with damaged_files_are_said(path, ".hdf5", REMEDY):
+            file = opened.enter_context(h5py.File(path, "r"))
+            arrays = {name: file[name] for name in file if name in ARRAYS}
+            names = {what: _names(arrays[what]) for what in ARRAYS[:2] if what in arrays}
+            known = ", ".join(sorted(file)) or "none"
+        _check_present(str(path), arrays, known)
+        return [_recording(str(path), arrays, names).pick(columns.states, columns.actions)]
 
 
-def _recording(source: str, file: Any) -> Recording:
-    missing = [name for name in ("observations", "actions") if name not in file]
+def _check_present(source: str, arrays: Mapping[str, Any], known: str) -> None:
+    missing = [name for name in ("observations", "actions") if name not in arrays]
     if missing:
         raise InputError(
-            f"{source} has no array {', '.join(missing)} (it has {', '.join(sorted(file)) or 'none'}): a "
-            "file in D4RL's layout has observations, actions, rewards, terminals and timeouts."
+            f"{source} has no array {', '.join(missing)} (it has {known}): a file in D4RL's layout has "
+            "observations, actions, rewards, terminals and timeouts."
         )
-    for name in ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations"):
+
+
+def _recording(source: str, file: Mapping[str, Any], names: Mapping[str, list[str]]) -> Recording:
+    for name in ARRAYS:
         if name in file:
             _check_shape(source, name, file)
     num_rows = len(file["observations"])
@@ -95,8 +106,8 @@ def _recording(source: str, file: Any) -> Recording:
         rewards=None if rewards is None else as_floats(source, "rewards", rewards.reshape(len(rewards)), 1),
         lengths=bounds[:, 1] - bounds[:, 0] - (0 if has_next else 1),
         first_rows=bounds[:, 0],
-        state_names=column_names(source, _names(file["observations"]), "state", states.shape[1]),
-        action_names=column_names(source, _names(file["actions"]), "action", actions.shape[1]),
+        state_names=column_names(source, names["observations"], "state", states.shape[1]),
+        action_names=column_names(source, names["actions"], "action", actions.shape[1]),
     )
 
 

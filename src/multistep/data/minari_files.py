@@ -3,22 +3,26 @@
 import os
 import re
 import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from multistep.data.columns import Columns
+from multistep.data.doors import damaged_files_are_said
 from multistep.data.episodes import Episodes
+from multistep.data.hdf5_checks import check_hdf5
 from multistep.data.recording import Recording, as_floats, column_names
-from multistep.errors import InputError, reason_of
+from multistep.errors import InputError
 from multistep.runs.atomic import reserve
+from multistep.runs.leftovers import sweep_leftovers, temporary_beside
 
 ENDING = re.compile(r".*\w-v\d+/?")
+HDF5 = "main_data.hdf5"
 METADATA = (
     "multistep"  # where names of columns are kept, and whether there are rewards; other readers ignore it
 )
@@ -50,15 +54,26 @@ def read_minari(name: str, columns: Columns) -> list[Recording]:
                 f"There is no Minari dataset {name} in {_root()} (there: {_those_there()}): check the id, "
                 f"or fetch it with 'minari download {name}'."
             )
-    try:
+    remedy = "download or write it again"
+    if (folder / "data" / HDF5).is_file():
+        check_hdf5(folder / "data" / HDF5, (), "a Minari dataset", remedy)
+    with damaged_files_are_said(name, "a Minari dataset", remedy):
         dataset = minari.MinariDataset(folder / "data")
-        return [_recording(name, dataset).pick(columns.states, columns.actions)]
-    except (OSError, ValueError, KeyError, AssertionError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"{name} cannot be read as a Minari dataset ({reason_of(error)}): download or write it again."
-        ) from error
+        spaces = [dataset.observation_space, dataset.action_space]
+        shapes = [tuple(space.shape or ()) for space in spaces]
+        known = dataset.storage.metadata.get(METADATA)
+    for space, shape in zip(spaces, shapes, strict=True):
+        if len(shape) != 1:
+            raise InputError(
+                f"{name} has observations or actions in {space}: only arrays with one axis can be used."
+            )
+    with damaged_files_are_said(name, "a Minari dataset", remedy):
+        parts = [
+            tuple(np.asarray(part) for part in (episode.observations, episode.actions, episode.rewards))
+            for episode in dataset.iterate_episodes()
+        ]
+    known = known if isinstance(known, dict) else {}
+    return [_recording(name, parts, known).pick(columns.states, columns.actions)]
 
 
 def save_minari(episodes: Episodes, name: str | Path) -> None:
@@ -84,7 +99,9 @@ def save_minari(episodes: Episodes, name: str | Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Beside the target, so that moving it there is one step; with a dot first, so that Minari does not
         # list it.
-        staging = Path(tempfile.mkdtemp(dir=target.parent.resolve(), prefix=".writing_"))
+        sweep_leftovers(target.parent.resolve())
+        staging = temporary_beside(target.resolve())
+        staging.mkdir(mode=0o700)
         # HDF5 does not survive a disk that is full: better not to begin.
         reserve(staging / "reserved", _size(episodes))
         with _minari_root(staging), warnings.catch_warnings():
@@ -147,28 +164,13 @@ def _create(episodes: Episodes, dataset_id: str) -> None:
     dataset.storage.update_metadata({METADATA: names})
 
 
-def _recording(source: str, dataset: Any) -> Recording:
-    for space in (dataset.observation_space, dataset.action_space):
-        if len(space.shape or ()) != 1:
-            raise InputError(
-                f"{source} has observations or actions in {space}: only arrays with one axis can be used."
-            )
-    names = dataset.storage.metadata.get(METADATA, {})
-    parts = [
-        (episode.observations, episode.actions, episode.rewards) for episode in dataset.iterate_episodes()
-    ]
+def _recording(source: str, parts: list[tuple[ndarray, ...]], names: Mapping[str, Any]) -> Recording:
     if not parts:
         raise InputError(f"{source} has no episodes.")
+    for number, (observations, actions, rewards) in enumerate(parts):
+        _check_episode(source, number, observations, actions, rewards, parts[0])
     lengths = np.array([len(actions) for _, actions, _ in parts])
-    for number, (observations, actions, _) in enumerate(parts):
-        if len(observations) != len(actions) + 1:
-            raise InputError(
-                f"Episode {number} of {source} has {len(observations)} observations and {len(actions)} "
-                "actions: write it again."
-            )
-    states, actions, rewards = (
-        np.concatenate([np.asarray(part[index]) for part in parts]) for index in range(3)
-    )
+    states, actions, rewards = (np.concatenate([part[index] for part in parts]) for index in range(3))
     return Recording(
         source=source,
         states=as_floats(source, "observations", states, 2),
@@ -176,9 +178,38 @@ def _recording(source: str, dataset: Any) -> Recording:
         rewards=as_floats(source, "rewards", rewards, 1) if names.get("rewards", True) else None,
         lengths=lengths,
         first_rows=np.zeros(len(lengths), int),
-        state_names=column_names(source, names.get("states", ()), "state", states.shape[1]),
-        action_names=column_names(source, names.get("actions", ()), "action", actions.shape[1]),
+        state_names=column_names(source, _listed(names.get("states")), "state", states.shape[1]),
+        action_names=column_names(source, _listed(names.get("actions")), "action", actions.shape[1]),
     )
+
+
+def _check_episode(
+    source: str,
+    number: int,
+    observations: ndarray,
+    actions: ndarray,
+    rewards: ndarray,
+    first: tuple[ndarray, ...],
+) -> None:
+    """Raise an `InputError` unless the episode has what it needs, in the shapes of the first one."""
+    for what, values, like in zip(
+        ("observations", "actions", "rewards"), (observations, actions, rewards), first, strict=True
+    ):
+        axes = 1 if what == "rewards" else 2
+        if values.ndim != axes or values.dtype.kind not in "fiub" or values.shape[1:] != like.shape[1:]:
+            raise InputError(
+                f"Episode {number} of {source} has {what} of shape {values.shape} and type {values.dtype}: "
+                "write them as numbers, alike in all episodes."
+            )
+    if len(actions) == 0 or len(observations) != len(actions) + 1 or len(rewards) != len(actions):
+        raise InputError(
+            f"Episode {number} of {source} has {len(observations)} observations and {len(actions)} "
+            "actions: write it again."
+        )
+
+
+def _listed(names: Any) -> Sequence[object]:
+    return names if isinstance(names, list | tuple) else ()
 
 
 def _those_there() -> str:

@@ -1,18 +1,21 @@
 """Episodes in NumPy's `.npz`: the flat arrays of `Episodes`, bit for bit."""
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from multistep.data.archives import read_archive
 from multistep.data.columns import Columns
 from multistep.data.episodes import Episodes
 from multistep.data.known import known_of, with_known
 from multistep.data.recording import Recording, as_floats, column_names
-from multistep.errors import InputError, reason_of
+from multistep.errors import InputError
 from multistep.runs.atomic import replacing
+from multistep.runs.json_texts import parse_json
+
+ARRAYS = ("states", "actions", "lengths", "rewards", "state_names", "action_names", "known")
 
 
 def save_npz(episodes: Episodes, path: Path, *, compressed: bool = False) -> None:
@@ -34,18 +37,11 @@ def save_npz(episodes: Episodes, path: Path, *, compressed: bool = False) -> Non
 
 def read_npz(path: Path, columns: Columns) -> list[Recording]:
     """The episodes of one file, with the named columns or all of them."""
-    try:
-        # Pickled objects inside the file are refused: reading data never executes code.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = dict(archive)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError, TypeError) as error:
-        raise InputError(
-            f"{path} cannot be read as .npz ({reason_of(error)}): write it again, without object arrays."
-        ) from error
+    arrays, names = read_archive(path, ARRAYS)
     missing = [name for name in ("states", "actions", "lengths") if name not in arrays]
     if missing:
         raise InputError(
-            f"{path} has no array {', '.join(missing)} (it has {', '.join(sorted(arrays)) or 'none'}): it "
+            f"{path} has no array {', '.join(missing)} (it has {', '.join(names) or 'none'}): it "
             "needs states, actions and lengths, the episodes one after the other."
         )
     recording = with_known(_recording(str(path), arrays), _known(arrays))
@@ -61,7 +57,8 @@ def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
         )
     states, actions = (as_floats(source, name, arrays[name], 2) for name in ("states", "actions"))
     rewards = as_floats(source, "rewards", arrays["rewards"], 1) if "rewards" in arrays else None
-    steps, num_states = int(lengths.sum()), int(lengths.sum()) + len(lengths)
+    steps = sum(lengths.tolist())  # of any size: a sum of arrays would overflow
+    num_states = steps + len(lengths)
     for name, values, rows in (
         ("states", states, num_states),
         ("actions", actions, steps),
@@ -88,7 +85,7 @@ def _recording(source: str, arrays: dict[str, np.ndarray]) -> Recording:
 
 def _known(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     try:
-        return dict(json.loads(str(arrays["known"])))
+        return dict(parse_json(str(arrays["known"])))
     except (KeyError, ValueError, TypeError):  # there is nothing, or it is another's
         return {}
 

@@ -182,6 +182,8 @@ def as_floats(source: str, what: str, values: ndarray, dimensions: int) -> ndarr
     if values.ndim != dimensions:
         shape = "(rows, columns)" if dimensions == 2 else "(rows,)"
         raise InputError(f"The {what} of {source} have shape {values.shape}: write them with shape {shape}.")
+    if dimensions == 2 and values.shape[1] == 0:
+        raise InputError(f"The {what} of {source} have no columns: give at least one.")
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 
 

@@ -4,7 +4,6 @@ it.
 Loading executes no code: the kinds are those of the registry, and a user's own once its module is imported.
 """
 
-import json
 import sys
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,8 +13,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from multistep.dynamics.base import AbstractArchitecture
 from multistep.dynamics.direct import DirectConfig
@@ -26,6 +23,14 @@ from multistep.dynamics.lagged import LaggedConfig
 from multistep.dynamics.limited import LimitedConfig
 from multistep.dynamics.linear import CorrectedConfig, LineConfig
 from multistep.dynamics.model import MemoryModel, Model, in_units
+from multistep.dynamics.model_checks import (
+    REMEDY,
+    VERSION,
+    check_counts,
+    check_numbers,
+    checked_header,
+    positive,
+)
 from multistep.dynamics.network import NetworkConfig
 from multistep.dynamics.normaliser import Normaliser
 from multistep.dynamics.renormalised import RenormalisedConfig
@@ -33,10 +38,9 @@ from multistep.dynamics.shallow import ShallowConfig
 from multistep.dynamics.uncertainty import Uncertainty
 from multistep.errors import InputError
 from multistep.registry import Registry
-from multistep.runs.atomic import replacing
+from multistep.runs.array_files import read_arrays, write_arrays
 
 FORMAT = "multistep model"
-VERSION = 2
 ARCHITECTURES = Registry(
     "architecture",
     AbstractArchitecture,
@@ -82,8 +86,7 @@ def save_model(model: Model | MemoryModel, path: str | Path) -> None:
         **({} if model.uncertainty is None else {"uncertainty": model.uncertainty.sizes}),
     }
     arrays = {name: np.asarray(leaf) for name, leaf in _named_leaves(model).items()}
-    with replacing(Path(path)) as temporary:
-        save_file(arrays, temporary, metadata={FORMAT: json.dumps(header)})
+    write_arrays(Path(path), FORMAT, header, arrays)
 
 
 def load_model(path: str | Path) -> Model | MemoryModel:
@@ -98,49 +101,32 @@ def load_model(path: str | Path) -> Model | MemoryModel:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no model file {path}: give the model.safetensors that a fit has left.")
-    try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-    except (SafetensorError, OSError) as error:
-        raise InputError(
-            f"The model file {path} is damaged or not a .safetensors file: save the model again."
-        ) from error
-    header = _header(path, metadata)
-    if header["version"] == 1:
-        arrays = {name.replace(".network.", ".learned.", 1): array for name, array in arrays.items()}
-    return _filled(path, _skeleton(path, header, ".normaliser.state_range" in arrays), arrays)
-
-
-def _header(path: Path, metadata: dict[str, str]) -> dict[str, Any]:
-    if FORMAT not in metadata:
+    damaged = f"The model file {path} is damaged or not a .safetensors file: {REMEDY}."
+    header, arrays, is_whole = read_arrays(path, FORMAT, damaged)
+    if header is None:
         raise InputError(
             f"The file {path} holds arrays but not a model of multistep: give the model.safetensors of a fit."
         )
-    try:
-        header = json.loads(metadata[FORMAT])
-        version = header["version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"The header of the model file {path} is damaged: save the model again.") from error
-    if version not in (1, VERSION):
-        raise InputError(
-            f"The model file {path} has format version {version}, this multistep reads versions up to "
-            f"{VERSION}: save it again."
-        )
-    if version == 1:  # networks only, their settings among the names
-        settings = ("hidden_size", "num_common_layers", "activation")
-        header |= {"kind": "network", "settings": {name: header.get(name) for name in settings}}
-    return header
+    header = checked_header(path, header)
+    if header["version"] == 1:
+        arrays = {name.replace(".network.", ".learned.", 1): array for name, array in arrays.items()}
+    model = _filled(path, _skeleton(path, header, arrays), arrays)
+    # Last, so that what is wrong with a file that somebody has edited is said first.
+    if is_whole is False:
+        raise InputError(f"The model file {path} is damaged (its checksum is another): {REMEDY}.")
+    return model
 
 
-def _skeleton(path: Path, header: dict[str, Any], has_ranges: bool) -> Model | MemoryModel:
+def _skeleton(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model | MemoryModel:
     """A model of the shapes that the header asks for, without values."""
+    has_ranges = ".normaliser.state_range" in arrays
     try:
+        check_counts(path, header, len(arrays), ARCHITECTURES.ours)
         architecture = _made(path, header)
         names = tuple(header["state_names"]), tuple(header["action_names"])
         step = header.get("time_step")
         units = {str(name): str(unit) for name, unit in header.get("units", {}).items()}
-        step = None if step is None else float(step)
+        step = None if step is None else positive(step)
         return eqx.filter_eval_shape(
             _empty_model, architecture, *names, step, units, has_ranges, header.get("uncertainty")
         )
@@ -184,7 +170,9 @@ def _architecture(path: Path, kind: str) -> type[AbstractArchitecture]:
     if kind in ARCHITECTURES.ours:
         return ARCHITECTURES.ours[kind]  # pyright: ignore[reportReturnType] - they are classes
     module, _, name = kind.partition(":")
-    found = getattr(sys.modules.get(module), name, None)
+    # Nothing else of ours is in model files: one of our classes could read other files when it is made.
+    is_ours = module.partition(".")[0] == __name__.partition(".")[0]
+    found = None if is_ours else getattr(sys.modules.get(module), name, None)
     if not (isinstance(found, type) and issubclass(found, AbstractArchitecture)):
         raise InputError(
             f"The model file {path} is of the kind {kind}, which is not one of multistep's: if you trust it, "
@@ -213,12 +201,15 @@ def _empty_model(
 
 
 def _filled(path: Path, skeleton: Model | MemoryModel, arrays: dict[str, np.ndarray]) -> Model | MemoryModel:
-    expected = {name: leaf.shape for name, leaf in _named_leaves(skeleton).items()}
-    if expected != {name: array.shape for name, array in arrays.items()}:
-        raise InputError(f"The arrays of the model file {path} do not fit its header: save the model again.")
-    shapes, rest = eqx.partition(skeleton, _is_shaped)
+    expected = _named_leaves(skeleton)
+    shapes = {name: leaf.shape for name, leaf in expected.items()}
+    if shapes != {name: array.shape for name, array in arrays.items()}:
+        raise InputError(f"The arrays of the model file {path} do not fit its header: {REMEDY}.")
+    for name, leaf in expected.items():
+        check_numbers(path, name, arrays[name], leaf.dtype)
+    parts, rest = eqx.partition(skeleton, _is_shaped)
     leaves = [jnp.asarray(arrays[name]) for name in expected]
-    return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), rest)
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(parts), leaves), rest)
 
 
 def _named_leaves(model: Model | MemoryModel) -> dict[str, Any]:

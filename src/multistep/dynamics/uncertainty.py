@@ -1,10 +1,10 @@
 """`Uncertainty`: what a model knows of how far its forecasts may be off; `Forecast`: one with its spread."""
 
+from statistics import NormalDist
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
 from jaxtyping import Array, Float
 from numpy import ndarray
 
@@ -14,7 +14,7 @@ from multistep.types import Scalar, State, States
 SHARES = (0.25, 0.5, 0.6827, 0.8, 0.9, 0.95, 0.99)
 """Of what is measured, within a central interval: for each of them its own scale."""
 ONE_DEVIATION = SHARES.index(0.6827)
-NORMAL = tuple(float(ndtri((1 + share) / 2)) for share in SHARES)
+NORMAL = tuple(NormalDist().inv_cdf((1 + share) / 2) for share in SHARES)
 """Half of the width of these intervals in deviations, of a normal distribution."""
 
 Scales = Float[Array, "shares steps state"]
@@ -107,7 +107,7 @@ class Forecast(eqx.Module):
 def width_of(share: float, scales: Float[Array | ndarray, "shares ..."]) -> Float[Array, "..."]:
     """Half of the width of a central interval in deviations: linear in that of a normal distribution between
     the shares that are known, in proportion to it beyond the last."""
-    normal = float(ndtri((1 + share) / 2))
+    normal = NormalDist().inv_cdf((1 + share) / 2)
     known = jnp.concatenate([jnp.zeros_like(scales[:1]), jnp.asarray(scales)])
     places = (0.0, *NORMAL)
     if normal >= places[-1]:

@@ -1,7 +1,6 @@
 """Writing a file so that it is either whole or not there."""
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from multistep.errors import InputError
+from multistep.runs.leftovers import sweep_leftovers, temporary_beside
 
 
 @contextmanager
@@ -22,7 +22,8 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise InputError(f"Cannot write {path}: it is a folder; name a file.")
     # Named before it is made: an interrupt at any moment finds it.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
+    temporary = temporary_beside(path)
+    sweep_leftovers(path.parent)
     try:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
     """Alone with a file or folder: another process that wants to write to it is refused."""
-    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    lock = FileLock(_lock_of(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
@@ -57,9 +58,17 @@ def alone_with(path: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(f"Cannot write {path}: {error.strerror or error}; choose another place.") from error
     try:
+        sweep_leftovers(path)
+        sweep_leftovers(path.parent)
         yield
     finally:
         lock.release()
+
+
+def _lock_of(path: Path) -> Path:
+    """Beside it; in it where it is a folder in one that is not ours to write to, as a mounted one may be."""
+    is_alone = path.is_dir() and not os.access(path.parent, os.W_OK)
+    return path / ".lock" if is_alone else path.with_name(f".{path.name}.lock")
 
 
 def reserve(path: Path, size: int) -> None:

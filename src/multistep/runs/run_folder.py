@@ -3,14 +3,16 @@ these alone."""
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from multistep.errors import InputError
-from multistep.runs.atomic import replacing, write_text
+from multistep.runs.atomic import alone_with, replacing, write_text
+from multistep.runs.json_texts import parse_json
 from multistep.runs.provenance import plain, versions
 from multistep.runs.row_log import Row
 
@@ -26,7 +28,7 @@ def write_run(
 
 def check_run(out: Path, command: str) -> None:
     """Refuse a folder of another command, or one that cannot be written to: call before the work begins."""
-    _check_writable(out)
+    check_writable(out)
     found = _found(out)
     if found and found["command"] != command:
         raise InputError(f"{out} holds what 'multistep {found['command']}' has left: choose another --out.")
@@ -35,7 +37,7 @@ def check_run(out: Path, command: str) -> None:
 def check_study(out: Path, command: str, **settings: Any) -> None:
     """Refuse a folder that holds another run, or this one with other settings: what is in it would be mixed
     up with ours. One that cannot be written to is refused, too."""
-    _check_writable(out)
+    check_writable(out)
     found = _found(out)
     if found and (
         found["command"] != command
@@ -56,12 +58,21 @@ def open_run(out: Path, command: str, config: Any) -> None:
         write_json(out / "config.json", {"command": command, "config": plain(config), "versions": versions()})
 
 
-def _check_writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
+    """Raise an `InputError` unless there can be a folder here that we may write to."""
     there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
     if not there.is_dir():
         raise InputError(f"{there} is a file, so there can be no folder {out}: choose another --out.")
     if not os.access(there, os.W_OK | os.X_OK):
         raise InputError(f"{there} cannot be written to: choose another --out.")
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Alone with the folder of a run, from its first file to its last: a second one is told."""
+    check_writable(out)
+    with alone_with(out.absolute()):
+        yield
 
 
 def _found(out: Path) -> dict[str, Any] | None:
@@ -70,7 +81,7 @@ def _found(out: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text())
+        found = parse_json(path.read_bytes())
         return {"command": str(found["command"]), "config": dict(found["config"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -58,7 +58,7 @@ def sweep(
     The jobs run on the client's workers, first come first served. A job that fails, or whose workers die
     again and again, becomes a row with outcome "failed" and the reason.
     """
-    done: dict[str, Row] = {row["job"]: row for row in log.read()}
+    done: dict[str, Row] = {row["job"]: row for row in _rows_of_jobs(log)}
     names = [digest(job) for job in jobs]
     waiting = {name: job for name, job in zip(names, jobs, strict=True) if name not in done}
     _note_other_versions([done[name] for name in names if name in done], log)
@@ -73,6 +73,18 @@ def sweep(
                 finished = sum(name in done for name in names)
                 progress.update(bar, advance=waiting[name].work, jobs=f"{finished}/{len(jobs)}")
     return [done[name] for name in names]
+
+
+def _rows_of_jobs(log: RowLog) -> list[dict[str, Any]]:
+    """The rows in the log, or an `InputError` if one cannot be that of a job."""
+    rows = log.read()
+    for number, row in enumerate(rows, start=1):
+        words, known = (row.get("job"), row.get("outcome", "")), row.get("versions", {})
+        if not all(isinstance(word, str) for word in words) or not isinstance(known, dict):
+            raise InputError(
+                f"Line {number} of {log.path} is not the row of a fit: delete it, or choose another place."
+            )
+    return rows
 
 
 def _run_all(

@@ -13,15 +13,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multistep.errors import InputError
+from multistep.errors import InputError, reason_of
 from multistep.runs.process import available_cores, keep_compiled_programs, keep_freed_memory, use_one_thread
 from multistep.runs.provenance import differing_versions, versions
+from multistep.runs.security import key_of_this_run, secured_by
 
 if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30
 PATIENCE_SECONDS = 5
+STARTS = 3
 # The data of a study travel with its tasks: nothing to warn of.
 DASK_OPTIONS = {"distributed.admin.large-graph-warning-threshold": 1 << 30}
 
@@ -36,8 +38,23 @@ class Workers:
     workers: int | None = None
     """Worker processes on this machine (default: one per core)."""
 
-    def connect(self) -> AbstractContextManager["Client"]:
-        return connect(self.cluster, num_workers=self.workers)
+    tls_ca: Path | None = None
+    """Certificate of the authority that the cluster's certificates are of, where it is reached over TLS."""
+    tls_cert: Path | None = None
+    """Certificate to show to the cluster."""
+    tls_key: Path | None = None
+    """Key of that certificate."""
+
+    @contextmanager
+    def connect(self) -> Iterator["Client"]:
+        with self.secured(), connect(self.cluster, num_workers=self.workers) as client:
+            yield client
+
+    def secured(self) -> AbstractContextManager[None]:
+        """A block in which `connect` reaches the cluster over TLS, if the files for it are given."""
+        if self.cluster is None and any((self.tls_ca, self.tls_cert, self.tls_key)):
+            raise InputError("--tls-ca, --tls-cert and --tls-key are for a cluster: name it with --cluster.")
+        return secured_by(self.tls_ca, self.tls_cert, self.tls_key)
 
 
 @contextmanager
@@ -69,9 +86,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
             # What fails becomes a row, and Ctrl-C ends workers in the middle: their logs would say it again.
             options["silence_logs"] = logging.CRITICAL
             logging.getLogger("distributed").setLevel(logging.CRITICAL)
-            with _deaf_to_interrupts():
-                local = LocalCluster(n_workers=count, **options)
-            with local, Client(local) as client:
+            with _started(LocalCluster, count, options) as local, Client(local) as client:
                 yield client
         else:
             with _existing(Client, cluster) as client:
@@ -95,6 +110,21 @@ def side_by_side(
 def _prepared(function: Callable[[Any], Any], given: Any) -> Any:
     prepare_worker()
     return function(given)
+
+
+def _started(cluster: Callable[..., Any], count: int, options: dict[str, Any]) -> Any:
+    """The cluster, once all of its workers run; one that is killed while it starts is given more chances."""
+    security, failure = key_of_this_run(), Exception()
+    for _ in range(STARTS):
+        try:
+            with _deaf_to_interrupts():
+                return cluster(n_workers=count, security=security, **options)
+        except (RuntimeError, OSError, TimeoutError) as error:
+            failure = error
+    raise InputError(
+        f"{count} workers could not be started on this machine, {STARTS} times ({reason_of(failure)}): see "
+        "whether it has the memory, or ask for fewer with --workers."
+    ) from failure
 
 
 @contextmanager

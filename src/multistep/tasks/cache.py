@@ -17,6 +17,7 @@ from multistep.data import Episodes, load
 from multistep.data.npz_files import save_npz
 from multistep.errors import InputError
 from multistep.runs.atomic import write_text
+from multistep.runs.json_texts import parse_json
 from multistep.tasks.catalogue import Dataset, find_dataset
 
 VARIABLE = "MULTISTEP_DATASETS"
@@ -118,7 +119,10 @@ def _read(dataset: Dataset, path: Path) -> CachedDataset | None:
     if not (path.exists() and path.with_suffix(".json").exists()):
         return None
     try:
-        kept = CachedDataset(**json.loads(path.with_suffix(".json").read_text(encoding="utf-8")))
+        kept = CachedDataset(**parse_json(path.with_suffix(".json").read_bytes()))
+        figures = (kept.num_episodes, kept.num_steps, kept.return_mean, kept.return_deviation)
+        if not all(isinstance(figure, int | float) for figure in figures):
+            raise ValueError(figures)
         # Made by another recipe, of an earlier version perhaps, it is another dataset.
         return kept if kept.recipe == _recipe(dataset) else None
     except (ValueError, TypeError) as error:

@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from multistep.data import Episodes, episodes_digest
 from multistep.errors import InputError
-from multistep.runs.atomic import replacing
+from multistep.runs.array_files import read_arrays, write_arrays
 from multistep.runs.provenance import plain
 from multistep.training.history import Epoch, Outcome
 from multistep.types import Key
 
 Tree = TypeVar("Tree", bound=PyTree)
+KIND = "record"
+REMEDY = "delete it to start this fit anew"
 LAYOUT = 3  # of the arrays: a checkpoint of another layout is of another fit
 
 
@@ -38,8 +38,7 @@ def write_checkpoint(path: Path, tree: PyTree, record: Record) -> None:
     """Replace the checkpoint by a new one: whatever happens in between, one of the two is whole."""
     leaves = jax.tree.leaves(eqx.filter(tree, eqx.is_array))
     arrays = {f"{index:04d}": np.asarray(leaf) for index, leaf in enumerate(leaves)}
-    with replacing(path) as temporary:
-        save_file(arrays, temporary, metadata={"record": json.dumps(asdict(record))})
+    write_arrays(path, KIND, asdict(record), arrays)
 
 
 def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Record] | None:
@@ -49,18 +48,24 @@ def read_checkpoint(path: Path, like: Tree, fingerprint: str) -> tuple[Tree, Rec
     """
     if not path.exists():
         return None
+    damaged = f"The checkpoint {path} is damaged: {REMEDY}."
+    header, found, is_whole = read_arrays(path, KIND, damaged)
     try:
-        with safe_open(path, framework="numpy") as file:
-            record = _record(json.loads(file.metadata()["record"]))
-            leaves = [jnp.asarray(file.get_tensor(name)) for name in sorted(file.keys())]
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"The checkpoint {path} is damaged: delete it to start this fit anew.") from error
+        if header is None or not is_whole:
+            raise ValueError
+        record = _record(header)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(damaged) from error
     if record.fingerprint != fingerprint:
         raise InputError(
             f"The checkpoint {path} belongs to a fit with other data, settings or seed: delete it to start "
             "anew, or write this fit to another place."
         )
     arrays, rest = eqx.partition(like, eqx.is_array)
+    expected = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arrays)]
+    if expected != [(found[name].shape, found[name].dtype) for name in sorted(found)]:
+        raise InputError(f"The arrays of the checkpoint {path} are not those of this fit: {REMEDY}.")
+    leaves = [jnp.asarray(found[name]) for name in sorted(found)]
     return eqx.combine(jax.tree.unflatten(jax.tree.structure(arrays), leaves), rest), record
 
 
@@ -80,9 +85,21 @@ def _name(score: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if kind.__repr__ is object.__repr__ else repr(score)
 
 
-def _record(fields: dict[str, Any]) -> Record:
-    history = tuple(
-        Epoch(**{**epoch, "errors": tuple(epoch["errors"]), "weights": tuple(epoch["weights"])})
-        for epoch in fields["history"]
-    )
-    return Record(fields["fingerprint"], history, Outcome(fields["outcome"]) if fields["outcome"] else None)
+def _record(header: dict[str, Any]) -> Record:
+    history = tuple(_epoch(number, epoch) for number, epoch in enumerate(header["history"]))
+    outcome = None if header["outcome"] is None else Outcome(header["outcome"])
+    return Record(str(header["fingerprint"]), history, outcome)
+
+
+def _epoch(number: int, values: dict[str, Any]) -> Epoch:
+    """The epoch of these values, if they are what epochs are made of."""
+    errors, weights = (tuple(map(float, values[name])) for name in ("errors", "weights"))
+    epoch = Epoch(**{**values, "errors": errors, "weights": weights})
+    figures = (epoch.score, epoch.seconds, 0.0 if epoch.steepness is None else epoch.steepness)
+    if (
+        epoch.number != number
+        or len(errors) != len(weights)
+        or not all(isinstance(f, float) for f in figures)
+    ):
+        raise ValueError(values)
+    return epoch
