@@ -1,6 +1,7 @@
 """What a model file must hold to be a model: known keys, different names, as many parts as there are arrays,
 numbers."""
 
+import math
 from collections.abc import Container
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,12 @@ from numpy import ndarray
 from multistep.errors import InputError
 
 VERSION = 2
-KEYS = {"version", "kind", "settings", "state_names", "action_names", "time_step", "units"}
+KEYS = {"version", "kind", "settings", "state_names", "action_names", "time_step", "units", "uncertainty"}
 KEYS_OF_VERSION_1 = KEYS - {"kind", "settings"} | {"hidden_size", "num_common_layers", "activation"}
 REMEDY = "save the model again"
-COUNTS = ("num_common_layers", "members")
+COUNTS = ("num_common_layers", "members", "horizon")
 """Settings that say of how many parts a model is; each part has arrays of its own."""
-INFINITE = (".state_range", ".action_range", ".lowest", ".highest")
+INFINITE = (".state_range", ".action_range", ".lowest", ".highest", ".disagreement")
 """Ends of arrays' names: limits, which need not be there."""
 
 
@@ -53,17 +54,23 @@ def _check_names(path: Path, what: str, names: Any) -> None:
 def check_counts(path: Path, described: Any, most: int, ours: Container[str]) -> None:
     """Refuse a header that asks for more parts than there are arrays, before they are laid out; what the
     settings of a user's own kind mean is not known here."""
-    product = 1
-    while isinstance(described, dict) and str(described.get("kind")) in ours:
-        settings = described.get("settings", {})
-        for name in COUNTS:
-            product *= max(1, int(settings.get(name, 1)))
-        if product > most:
-            raise InputError(
-                f"The header of the model file {path} asks for {product} layers or more, the file has "
-                f"{most} arrays: {REMEDY}."
-            )
-        described = settings.get("network")
+    if (parts := _num_parts(described, most, ours)) > most:
+        raise InputError(
+            f"The header of the model file {path} asks for {parts} layers or more, the file has "
+            f"{most} arrays: {REMEDY}."
+        )
+
+
+def _num_parts(described: Any, most: int, ours: Container[str]) -> int:
+    """Parts that have arrays, the networks within a network too; beyond the most there may be nobody counts."""
+    if not isinstance(described, dict) or str(described.get("kind")) not in ours:
+        return 1
+    settings = described.get("settings", {})
+    own = math.prod(max(1, int(settings.get(name, 1))) for name in COUNTS)
+    inner = [settings["network"]] if "network" in settings else settings.get("networks", [])
+    if own > most or not inner:
+        return own
+    return own * sum(_num_parts(network, most, ours) for network in inner)
 
 
 def positive(step: Any) -> float:
