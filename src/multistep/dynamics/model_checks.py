@@ -62,7 +62,7 @@ def check_counts(path: Path, described: Any, most: int, ours: Container[str]) ->
 
 
 def _num_parts(described: Any, most: int, ours: Container[str]) -> int:
-    """Parts that have arrays, the networks within a network too; beyond the most there may be nobody counts."""
+    """Parts that have arrays, the networks within a network too; beyond the most nobody counts on."""
     if not isinstance(described, dict) or str(described.get("kind")) not in ours:
         return 1
     settings = described.get("settings", {})
