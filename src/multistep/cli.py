@@ -160,6 +160,10 @@ COMMANDS = {
         "Peers beside ours on published plants and on noisy episodes: jax-sysid, deepSI, tsfast.",
         "bench.identification", "IdentificationBenchConfig", "run_identification_bench", "view_bench",
     ),
+    "bench particles": Command(
+        "A thousand particles beside the bare products of their networks; five members beside one fit.",
+        "bench.particles", "ParticlesBenchConfig", "run_particles_bench", "view_bench",
+    ),
     "bench agents": Command(
         "SAC in the model, planning and the model as an environment, beside what they cannot beat.",
         "bench.agents", "AgentsBenchConfig", "run_agents_bench", "view_bench",

@@ -207,3 +207,10 @@ def test_smoothing_bench_scores_both_models_and_resumes(tmp_path):
     assert found["smoothed_r2bar_noiseless"] > found["smoothed_r2bar_noisy"] > 0.5
     run(*words, folder=tmp_path)
     assert RowLog(tmp_path / "b" / "fits.jsonl").read() == [row]
+
+
+def test_particles_bench_compares_with_products_and_single_fits(tmp_path):
+    run("particles", "--rounds", "1", "--fits", "1", "--fit-steps", "3000", "--out", "b", folder=tmp_path)
+    summary = json.loads((tmp_path / "b" / "summary.json").read_text())
+    assert summary["particles_over_products"] > 0
+    assert summary["five_members_over_one_fit"] > 0
