@@ -79,6 +79,8 @@ def test_rollouts_are_as_long_as_what_is_asked_for():
 
     assert horizons(R2Bar(10), 2) == (50, 300)
     assert horizons(FreeRunR2(), 2) == (50, max(300, longest))
+    # Where records are long: through more and more of them, and in the end through the whole.
+    assert horizons(FreeRunR2(), 0) == (*(each for each in (50, 300, 2000) if each < longest), longest)
 
 
 def test_a_hidden_state_that_its_past_cannot_start_is_refused_and_not_tried():
