@@ -7,7 +7,7 @@ from multistep.data import first_pieces
 from multistep.dynamics import HiddenState, Lags, Persistence
 from multistep.errors import InputError
 from multistep.evaluation import FreeRunR2, R2Bar
-from multistep.selection import lags
+from multistep.selection import lags, plant
 from multistep.selection.automatic import Automatic
 from multistep.selection.budget import Budget
 from multistep.selection.lags import ChosenMemory, choose_memory, describe, quick_recipes, shortest
@@ -79,6 +79,35 @@ def test_rollouts_are_as_long_as_what_is_asked_for():
 
     assert horizons(R2Bar(10), 2) == (50, 300)
     assert horizons(FreeRunR2(), 2) == (50, max(300, longest))
+    # Where records are long: through more and more of them, and in the end through the whole.
+    assert horizons(FreeRunR2(), 0) == (*(each for each in (50, 300, 2000) if each < longest), longest)
+
+
+def test_one_start_has_to_do_where_an_iteration_is_long(monkeypatch):
+    pool = plant_episodes(num=2)
+
+    def starts(folds):
+        return small_recipe(Lags(2), 5, FreeRunR2(), pool, folds, Budget()).starts
+
+    assert (starts(2), starts(0)) == (plant.STARTS, plant.MORE_STARTS)
+    # A line of two outputs and two inputs, five units: as many multiplications as a hand counts.
+    weights = 4 + 1 + 5 * (4 + 1 + 1)
+    monkeypatch.setattr(plant, "MOST_WORK", pool.num_steps * weights**2)
+    assert starts(0) == plant.MORE_STARTS
+    monkeypatch.setattr(plant, "MOST_WORK", pool.num_steps * weights**2 - 1)
+    assert starts(0) == 1
+
+
+def test_a_large_hidden_state_is_tried_where_there_are_data_enough(monkeypatch):
+    train, large = plant_episodes(num=2), 1 + lags.MOST_NUMBERS
+
+    def sizes():
+        tried = quick_recipes(train, train, FreeRunR2())
+        return [each.size for each in tried if isinstance(each, HiddenState)]
+
+    assert large not in sizes()
+    monkeypatch.setattr(lags, "FEW", train.num_steps - 1)
+    assert large in sizes()
 
 
 def test_a_hidden_state_that_its_past_cannot_start_is_refused_and_not_tried():

@@ -16,7 +16,7 @@ from multistep.dynamics import (
 )
 from multistep.errors import InputError
 from multistep.selection.budget import Budget
-from multistep.selection.plant import is_small, num_folds, small_recipe
+from multistep.selection.plant import FEW, is_small, num_folds, small_recipe
 from multistep.training import GaussNewton, Outcome, Score
 from multistep.types import Key
 
@@ -24,8 +24,8 @@ NO_LIMIT = Budget()
 READ = 10
 """Outputs that a hidden state is read from at the start, where the user does not say."""
 LAGS = (1, 2, 3, 5, 10)
-MORE_NUMBERS = (1, 2, 4)
-"""Numbers of a hidden state besides the outputs."""
+MORE_NUMBERS, MOST_NUMBERS = (1, 2, 4), 6
+"""Numbers of a hidden state besides the outputs, and where there are data enough."""
 MOST_READ = 20
 """Outputs that a hidden state is read from at most."""
 ENOUGH = 10_000
@@ -136,7 +136,7 @@ def quick_recipes(
     longest = max(1, longest if most is None else min(longest, most))
     memories = [
         each
-        for each in _candidates(train.state_size, longest)
+        for each in _candidates(train.state_size, longest, pool.num_steps > FEW)
         if _can_start(each, train) and is_small(each, train)
     ]
     folds = num_folds(pool, max((each.num_past for each in memories), default=1)) if crossed else 0
@@ -150,9 +150,10 @@ def quick_recipes(
     return found
 
 
-def _candidates(num_outputs: int, longest: int) -> list[AbstractMemory]:
+def _candidates(num_outputs: int, longest: int, has_many: bool) -> list[AbstractMemory]:
     """Lags and hidden states that read no more than so many outputs."""
-    sizes = [num_outputs + more for more in MORE_NUMBERS] if longest > 1 else []
+    more_numbers = (*MORE_NUMBERS, MOST_NUMBERS) if has_many else MORE_NUMBERS
+    sizes = [num_outputs + more for more in more_numbers] if longest > 1 else []
     hidden = [HiddenState(size, min(longest, 2 * size + 2, MOST_READ)) for size in sizes]
     return [*hidden, *(Lags(count) for count in LAGS if count <= longest)]
 

@@ -26,7 +26,7 @@ from multistep.types import Key
 
 FEW = 20_000
 """Steps of episodes up to which each of them judges once, and the model is fitted to all of them."""
-MOST = 100_000
+MOST = 40_000
 """Steps of episodes that a small network is fitted to at most, spread over all."""
 MOST_FOLDS = 5
 LEAST_FOLD = 4
@@ -38,7 +38,10 @@ ROLLOUTS = 5
 """At least, from as many places."""
 RIDGE, MORE_STARTS = 1e-8, 2
 """Where there are more data."""
-SHORT, LONG, LONGEST = 50, 300, 2000
+MOST_WORK = 1e10
+"""Multiplications of an iteration, steps times weights squared: where one start takes more, it is the only
+one."""
+SHORT, LONG, LONGER, LONGEST = 50, 300, 2000, 20_000
 """Steps of the rollouts at first, then, and where few whole records are to be simulated."""
 MOST_WEIGHTS = 800
 """Of a small network: an iteration solves for all of them at once."""
@@ -126,14 +129,17 @@ def small_recipe(
     is_whole, longest = isinstance(score, FreeRunR2), min(LONGEST, int(pool.lengths.max()))
     reach = score.horizon if isinstance(score, R2Bar) else longest if is_whole else LONG
     horizons = (SHORT, max(LONG, reach))
-    if is_whole and not folds and longest > LONG:
-        horizons = (SHORT, LONG, longest)
+    if is_whole and not folds:
+        horizons = (*(each for each in (SHORT, LONG, LONGER) if each < longest), longest)
+    network = memory.around(LimitedConfig(ShallowConfig(units)))
+    work = min(pool.num_steps, MOST) * num_weights(network, pool) ** 2
+    more_starts = MORE_STARTS if work <= MOST_WORK else 1
     recipe = GaussNewton(
-        memory.around(LimitedConfig(ShallowConfig(units))),
+        network,
         horizons=horizons,
         judged=reach,
         least_rollouts=ROLLOUTS,
-        starts=STARTS if folds else MORE_STARTS,
+        starts=STARTS if folds else more_starts,
         ridges=RIDGES if folds else (RIDGE,),
         folds=folds,
         rounds=GaussNewton().rounds if folds else 2 * GaussNewton().rounds,
