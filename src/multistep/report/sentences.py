@@ -166,13 +166,21 @@ def records_table(out: Path, units: Mapping[str, str], most: int = 5) -> Table:
     is_timed = "seconds" in rows.columns and rows["seconds"].null_count() == 0
     steps = ["steps", "seconds"] if is_timed else ["steps"]
     table = Table(Column("worst records", overflow="fold"), *steps, "of deviation", *titles)
+    short = _without_folders(rows["record"].to_list())
     for row in rows.head(most).iter_rows(named=True):
         relative = _error(row["error_of_deviation"])
         length = [f"{row[name]:.4g}" if name == "seconds" else str(row[name]) for name in steps]
-        table.add_row(row["record"], *length, relative, *(_error(row[name]) for name in outputs))
+        table.add_row(short[row["record"]], *length, relative, *(_error(row[name]) for name in outputs))
     if len(rows) > most:
         table.caption = f"all {len(rows)} are in {out / 'free_runs.csv'}"
     return table
+
+
+def _without_folders(records: list[str]) -> dict[str, str]:
+    """Names of records without the folders of their files, as long as that still tells them apart."""
+    parts = {record: record.partition(", ") for record in records}
+    short = {record: f"{Path(file).name}{comma}{rest}" for record, (file, comma, rest) in parts.items()}
+    return short if len(set(short.values())) == len(short) else {record: record for record in records}
 
 
 def with_unit(name: str, unit: str | None) -> str:
