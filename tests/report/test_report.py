@@ -218,16 +218,6 @@ def test_units_stand_in_brackets_in_every_table(tmp_path):
     timed = {"record": "a[1].csv", "steps": 9, "seconds": 0.45, "error_of_deviation": 0.1}
     write_rows(tmp_path / "free_runs.csv", [timed | {"rmse_level": 0.5}])
     assert " 0.45 " in text_of(records_table(tmp_path, {}))
-
-
-def test_records_are_named_without_their_folders_if_that_tells_them_apart(tmp_path):
-    def names(*records):
-        rows = "".join(f'"{record}",9,0.5,0.1\n' for record in records)
-        (tmp_path / "free_runs.csv").write_text("record,steps,error_of_deviation,rmse_y\n" + rows)
-        return text_of(records_table(tmp_path, {}))
-
-    assert "logs/" not in names("logs/a.csv, episode 1", "logs/b.csv")
-    assert "old/a.csv" in names("new/a.csv", "old/a.csv")
     assert "a[1].csv" in shown
     values = dict.fromkeys(("lowest", "highest", "mean", "deviation"), 1.0)
     row = {"kind": "state", "name": "level", "missing": 0, "constant": False, "same_as": ""}
@@ -285,3 +275,13 @@ def test_the_difference_has_an_axis_of_its_own(tmp_path, drawn, has_unit):
     assert above.get_ylabel() == ("level [mm]" if has_unit else "level")
     assert below.get_xlabel() == "time [s]"
     assert correlation.get_title() == "autocorrelation of the difference"
+
+
+def test_records_are_named_without_their_folders_if_that_tells_them_apart(tmp_path):
+    def names(*records):
+        rows = "".join(f'"{record}",9,0.5,0.1\n' for record in records)
+        (tmp_path / "free_runs.csv").write_text("record,steps,error_of_deviation,rmse_y\n" + rows)
+        return text_of(records_table(tmp_path, {}))
+
+    assert "logs/" not in names("logs/a.csv, episode 1", "logs/b.csv")
+    assert "old/a.csv" in names("new/a.csv", "old/a.csv")
