@@ -242,11 +242,11 @@ def _run(name: str, words: Sequence[str]) -> None:
     keep_compiled_programs()
     use_one_thread()
     folder = None if name in SINGLE_FILES else getattr(config, "out", None)
+    output = Console(highlight=False, soft_wrap=True, markup=False)  # names and paths may hold brackets
     with nullcontext() if folder is None else alone_in(folder):
         found = getattr(module, command.run)(config)
-    output = Console(highlight=False, soft_wrap=True, markup=False)  # names and paths may hold brackets
-    for shown in getattr(import_module("multistep.report.views"), command.view)(config, found):
-        output.print(shown)
+        for shown in getattr(import_module("multistep.report.views"), command.view)(config, found):
+            output.print(shown)
 
 
 def _defaults(name: str, words: Sequence[str]) -> dict[str, Any]:

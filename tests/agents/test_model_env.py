@@ -215,7 +215,7 @@ def test_a_penalty_is_the_members_disagreement_in_widths_of_the_range(starts):
     doubt = np.sqrt(((half / width) ** 2).mean(axis=1))
     difference = free.step(actions)[1] - charged.step(actions)[1]
     np.testing.assert_allclose(difference, 2 * doubt, rtol=1e-3, atol=1e-5)
-    with pytest.raises(InputError, match="nobody to disagree with"):
+    with pytest.raises(InputError, match="members that can disagree"):
         ModelEnv(linear_model(), reward, starts, penalty=1.0)
     with pytest.raises(InputError, match="0 or more"):
         ModelEnv(averaged(1.0, 0.5), reward, starts, penalty=-1.0)

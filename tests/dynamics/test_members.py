@@ -20,6 +20,8 @@ from multistep.dynamics import (
 )
 from multistep.dynamics.ensemble import Averaged, Committee
 from multistep.dynamics.normaliser import fit_normaliser
+from multistep.dynamics.renormalised import renormalised
+from multistep.dynamics.stacked import are_alike, of_each
 from multistep.errors import InputError
 
 HIDDEN = HiddenConfig(3, 4, ShallowConfig(5), encoder_size=0)
@@ -153,3 +155,31 @@ def test_there_is_no_committee_of_none():
         CommitteeConfig(0)
     with pytest.raises(InputError, match="1 or more"):
         ShallowConfig(0)
+
+
+def test_what_is_done_with_each_member_does_not_depend_on_whether_they_are_alike(getkey):
+    alike = [loud(SMALL.make(2, 1, key=getkey()), getkey()) for _ in range(3)]
+    unlike = [*alike[:2], loud(CorrectedConfig(hidden_size=5).make(2, 1, key=getkey()), getkey())]
+    states, action = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2))), jnp.array([0.5])
+    for members in (alike, unlike):
+        found = of_each(members, lambda member, state: member.step(state, action), states)
+        expected = [member.step(state, action) for member, state in zip(members, states, strict=True)]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    assert are_alike(alike)
+    assert not are_alike(unlike)
+
+
+def test_units_are_not_trained_and_members_within_are_found(getkey):
+    data = [episodes(seed=0), episodes(seed=1)]
+    models = [
+        in_units(loud(SMALL.make(2, 1, key=getkey()), getkey()), fit_normaliser(own), ("a", "b"), ("u",))
+        for own in data
+    ]
+    inner = together([models[1], models[1]]).learned
+    moved = renormalised(inner, models[1].normaliser, models[0].normaliser)
+    assert len(moved.separate()) == 2
+    state, action = jnp.array([0.3, -1.0]), jnp.array([0.5])
+    np.testing.assert_allclose(moved.separate()[0].step(state, action), moved.step(state, action), rtol=1e-5)
+    trained = moved.trained()
+    assert not any(jax.tree.leaves((trained.states, trained.actions)))
+    assert jax.tree.leaves(trained.inner) == jax.tree.leaves(inner.trained())

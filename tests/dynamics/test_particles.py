@@ -122,6 +122,15 @@ def test_a_particle_keeps_its_member_or_not():
     # A random walk of five steps: a binomial distribution.
     assert set(drawn) == {-5, -3, -1, 1, 3, 5}
     assert abs(drawn.var() - 5) < 1
+    steps = np.diff(roll_particles(both, exact(), past, actions, **given, members="drawn")[..., 0], axis=1)
+    assert set(np.abs(steps).ravel()) == {1.0}  # a row is the way of one particle
+
+
+def test_members_of_other_shapes_have_their_particles_too():
+    both = Averaged((Drifting(jnp.array([1.0])), Drifting(jnp.array([-1.0]), 0.0)))
+    past, actions = Past(jnp.zeros((1, 1)), jnp.zeros((0, 1))), jnp.zeros((5, 1))
+    kept = roll_particles(both, exact(), past, actions, number=10, key=jax.random.key(0))
+    assert sorted(np.unique(kept[:, -1])) == [-5, 5]
 
 
 def test_a_models_own_deviation_takes_the_place_of_the_observers():

@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 
 from multistep.data import Episodes
-from multistep.dynamics import LaggedConfig, Observer, in_units, load_model, save_model
+from multistep.dynamics import (
+    AbstractModel,
+    LaggedConfig,
+    Normaliser,
+    Observer,
+    in_units,
+    load_model,
+    save_model,
+)
 from multistep.dynamics.linear import LineConfig
 from multistep.dynamics.normaliser import fit_normaliser
 from multistep.evaluation import R2Bar
 from multistep.evaluation.calibration import calibration
 from multistep.selection.calibrated import LEAST_EPISODES, calibrate
-from multistep.training import LeastSquares
+from multistep.training import Ensemble, LeastSquares
 from systems import oscillator_episodes
 
 NOISE = 0.05
@@ -77,3 +85,37 @@ def test_calibration_leaves_the_forecast_as_it_is(data):
     state, actions = test[0].states[0], test[0].actions[:5]
     np.testing.assert_array_equal(known.rollout(state, actions), model.rollout(state, actions))
     assert in_units(known.learned, fit_normaliser(train), *known.names).uncertainty is None
+
+
+class Cubic(AbstractModel):
+    """s' = 0.3 s + 0.9 s^3: what starts far enough out runs away."""
+
+    def step(self, state, action):
+        return 0.3 * state + 0.9 * state**3
+
+
+def test_forecasts_that_run_away_leave_scales_that_are_numbers(data):
+    _, train, held_out, _ = data
+    units = Normaliser(np.zeros(2), np.ones(2), np.zeros(1), np.ones(1))
+    model = in_units(Cubic(), units, train.state_names, train.action_names)
+    noise = Observer(model, jnp.full(2, NOISE), jnp.full(2, 0.1))
+    scales = calibrate(model, train, held_out, key=jax.random.key(1), observer=noise).uncertainty.scales
+    assert np.isfinite(scales).all()
+
+
+def test_a_bootstrapped_ensemble_is_calibrated(data):
+    _, train, held_out, test = data
+    recipe = Ensemble(LeastSquares(LineConfig()), 3, bootstrap=True)
+    fit = recipe.fit(train, held_out, key=jax.random.key(0), score=R2Bar(5))
+    known = calibrate(fit.model, train, held_out, key=jax.random.key(1))
+    assert abs(coverage(known, test)[0.9] - 0.9) < 0.06
+    assert float(known.uncertainty.disagreement) > 0
+
+
+def test_episodes_that_are_too_short_for_the_horizon_do_not_count(data):
+    model, train, held_out, _ = data
+    short = [(part.states[:21], part.actions[:20]) for part in held_out]
+    mixed = Episodes.of([(held_out[0].states, held_out[0].actions), *short])
+    known = calibrate(model, train, mixed, key=jax.random.key(1)).uncertainty
+    assert known.num_episodes >= LEAST_EPISODES
+    assert len(known.rest) < 20

@@ -69,6 +69,8 @@ def test_those_that_diverged_are_left_out_and_an_interrupt_ends_it(data):
     diverged = run(Outcome.DIVERGED)
     assert len(diverged.parts) == 3
     assert not isinstance(diverged.model.learned, Averaged)
+    assert diverged.outcome is Outcome.FINISHED  # the one that is left did
+    assert diverged.notes == ("Diverged, and not in the model: member_1, member_2.",)
     interrupted = run(Outcome.INTERRUPTED)
     assert len(interrupted.parts) == 2
     assert interrupted.outcome is Outcome.INTERRUPTED

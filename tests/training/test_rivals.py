@@ -21,6 +21,9 @@ from multistep.dynamics import (
     ShallowConfig,
     fit_normaliser,
     forecast,
+    in_units,
+    load_model,
+    save_model,
 )
 from multistep.errors import InputError
 from multistep.losses import (
@@ -326,6 +329,16 @@ def test_a_direct_model_is_its_networks_one_by_one_and_the_last_one_chained(getk
     found = forecast(direct, Past(states, actions[:0]), actions)
     np.testing.assert_allclose(found.mean, expected, rtol=1e-10)
     assert direct.architecture == config
+
+
+def test_a_direct_model_of_many_networks_is_loaded_again(getkey, tmp_path):
+    data = oscillator_episodes(2, 20)
+    learned = DirectConfig(10, SMALL).make(2, 1, key=getkey()).freeze()
+    model = in_units(learned, fit_normaliser(data), data.state_names, data.action_names)
+    save_model(model, tmp_path / "model.safetensors")
+    given = data.states[:1], data.actions[:0], data.actions[:12]
+    found = load_model(tmp_path / "model.safetensors").rollout(*given)
+    np.testing.assert_array_equal(found, model.rollout(*given))
 
 
 def test_each_network_of_a_direct_model_learns_from_its_own_horizon_alone(getkey):

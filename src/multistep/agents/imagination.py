@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from multistep.data import Episodes, Past, window_starts
-from multistep.dynamics import AbstractDynamics, advance, check_names, stacked
+from multistep.dynamics import AbstractDynamics, Particle, advance, are_alike, check_names, stacked
 from multistep.errors import InputError, reason_of
 from multistep.types import Action, Key, Scalar, State
 
@@ -198,7 +198,7 @@ class Imagination(eqx.Module):
         """Deviation of where the members arrive about their mean, in units of the width of the range."""
 
         def of_member(arrays: PyTree) -> Float[Array, "rollouts state"]:
-            model = eqx.combine(arrays, self.members.rest)
+            model = _certain(eqx.combine(arrays, self.members.rest))
             nothing = jnp.zeros((self.num_past - 1, self.action_size))
 
             def arrive(state: State, action: Action) -> State:
@@ -307,17 +307,22 @@ def _separate(models: list[AbstractDynamics]) -> list[AbstractDynamics]:
     """The members of all of these, if they are alike enough to go side by side; else the models as they
     are."""
     members = [own for model in models for own in model.separate()]
-    structures = {jax.tree.structure(eqx.filter(member, eqx.is_array)) for member in members}
-    arrays = [jax.tree.leaves(eqx.filter(member, eqx.is_array)) for member in members]
-    shapes = {tuple(leaf.shape for leaf in leaves) for leaves in arrays}
-    return members if len(structures) == 1 and len(shapes) == 1 else models
+    return members if are_alike(members) else models
+
+
+def _certain(member: AbstractDynamics) -> AbstractDynamics:
+    """A particle's model without what is drawn for its steps."""
+    return member.inner if isinstance(member, Particle) else member
 
 
 def _check_penalty(penalty: float, members: Sequence[AbstractDynamics]) -> None:
     if not 0 <= penalty < float("inf"):
         raise InputError(f"The penalty on doubt is {penalty}: give a number of 0 or more.")
-    if penalty and len(members) < 2:
-        raise InputError("One model has nobody to disagree with: give an ensemble, or no penalty on doubt.")
+    if penalty and len({id(_certain(member)) for member in members}) < 2:
+        raise InputError(
+            "A penalty on doubt takes members that can disagree: give an ensemble of networks of the same "
+            "shape, or leave the penalty out."
+        )
     if penalty and members[0].num_past > 1:
         raise InputError("A penalty on doubt takes models that start from one state: leave it out.")
 

@@ -108,12 +108,12 @@ def find_scene(config: InModel) -> Scene:
     return Scene(models, reward, read_episodes(Source(config.starts, columns)))
 
 
-def rolled_out(config: InModel, scene: Scene) -> list[Any]:
+def rolled_out(config: InModel, scene: Scene, seed: int) -> list[Any]:
     """What rollouts go through: the models, or particles of one."""
     if config.particles is None:
         return list(scene.models)
     (model,) = scene.models
-    return list(particles_of(model, config.particles, key=jax.random.key(0)))  # pyright: ignore
+    return list(particles_of(model, config.particles, key=jax.random.key(seed)))  # pyright: ignore
 
 
 def action_range(config: InModel) -> ActionRange | None:
@@ -127,8 +127,9 @@ def action_range(config: InModel) -> ActionRange | None:
 
 def make_planner(config: Planning, scene: Scene) -> tuple[Imagination, AbstractPlanner[Any]]:
     """The planner that is asked for, in its model."""
+    check_seed(config.seed)
     imagination = imagine(
-        rolled_out(config, scene),
+        rolled_out(config, scene, config.seed),
         scene.reward,
         scene.starts,
         margin=config.margin,
@@ -139,7 +140,6 @@ def make_planner(config: Planning, scene: Scene) -> tuple[Imagination, AbstractP
         raise InputError(
             f"{config.num_sequences} sequences of {config.plan_horizon} steps: give at least 1 of each."
         )
-    check_seed(config.seed)
     kind = config.planner or ("guided" if config.agent else "cem")
     return imagination, PLANNERS.find(kind, config, scene, imagination)
 

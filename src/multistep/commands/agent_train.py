@@ -44,7 +44,7 @@ def run_train(config: TrainConfig) -> dict[str, Any]:
     """Train, leave the agent and the learning curve in `config.out` and return the summary."""
     scene = find_scene(config)
     env = ModelEnv(
-        rolled_out(config, scene),
+        rolled_out(config, scene, config.seed),
         scene.reward,
         scene.starts,
         num_envs=config.num_envs,

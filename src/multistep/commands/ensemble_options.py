@@ -1,12 +1,14 @@
 """Options of several fits that become one model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import tyro
 
 from multistep.errors import InputError
+from multistep.runs.process import available_cores
 from multistep.runs.workers import Workers
+from multistep.selection.automatic import Automatic
 from multistep.training import AbstractRecipe, Ensemble
 
 
@@ -30,5 +32,12 @@ class EnsembleOptions:
                     "--bootstrap, --workers and --cluster are for ensembles: add --members 5, say."
                 )
             return recipe
+        if isinstance(recipe, Automatic):  # what is held out stays so: the ensemble is calibrated by it
+            recipe = replace(recipe, without=tuple({*recipe.without, "cross_fitting", "calibration"}))
         beside = None if self.where == Workers(workers=1) else self.where
         return Ensemble(recipe, self.members, self.bootstrap, beside)
+
+    def in_turn(self) -> int:
+        """How many members follow each other."""
+        here = self.where.workers or len(available_cores())
+        return self.members if self.where.cluster is None and here == 1 else -(-self.members // here)

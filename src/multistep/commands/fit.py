@@ -50,6 +50,7 @@ from multistep.selection.expected import expected_seconds
 from multistep.selection.fit import VALIDATION_HORIZON, fit
 from multistep.selection.lags import ChosenMemory
 from multistep.selection.recipes import RECIPES, num_past_of, with_memory
+from multistep.selection.validated import Validated
 from multistep.training import (
     DEFAULT,
     PRESETS,
@@ -125,6 +126,8 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     """Fit, score, leave model and rows in `config.out`, and return the summary."""
     recipe = recipe_of(config)
     config.ensemble.around(recipe)  # what cannot be is said first
+    if isinstance(recipe, Validated) and config.free_run:
+        raise InputError("--recipe validated compares epochs in its own way: leave --free-run out.")
     if isinstance(recipe, Continuing):
         config = going_on(config)
     check_study(config.out, COMMAND, recipe=config.recipe)
@@ -142,16 +145,18 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     # How far ahead is scored depends on the test part, which has no say in the choice of the model.
     validation = FreeRunR2() if config.free_run else R2Bar(min(VALIDATION_HORIZON, config.score_horizon))
     checkpoint = config.out / "checkpoint.safetensors"
+    turns = config.ensemble.in_turn()
     if isinstance(recipe, Automatic):
-        announce(time_sentence(expected_seconds(recipe, train, valid, validation)))
+        announce(time_sentence(expected_seconds(recipe, train, valid, validation) * turns))
     elif (steps := recipe.most_steps(train)) is not None:
         network = recipe.network if isinstance(recipe, Continuing) else config.training.network
-        announce(time_sentence(seconds_of(steps, network, train)))
+        announce(time_sentence(seconds_of(steps, network, train) * turns))
     whole = config.ensemble.around(recipe)
     fitted = fit(train, valid, whole, key=fit_key, score=validation, checkpoint=checkpoint)
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
-    if whole is not recipe and fitted.outcome is not Outcome.DIVERGED:
+    wanted = "calibration" not in config.without and fitted.outcome is not Outcome.DIVERGED
+    if whole is not recipe and wanted:
         fitted = replace(fitted, model=calibrate(fitted.model, train, valid, key=fit_key))
     save_model(fitted.model, config.out / "model.safetensors")
     horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)

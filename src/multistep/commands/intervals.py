@@ -23,6 +23,8 @@ STRANGE = 1.5
 def write_intervals(model: Model | MemoryModel, episodes: Episodes, out: Path) -> dict[str, Any]:
     """Leave coverage and scores of the intervals at every step ahead in `out`, and return what the summary
     says of them; nothing of a model that does not know how far it may be off."""
+    for older in (FILE, Path(FILE).with_suffix(".png")):
+        (out / older).unlink(missing_ok=True)
     known = model.uncertainty
     horizon = 0 if known is None else min(SHOWN[-1], int(episodes.lengths.max()) - known.num_past + 1)
     if known is None or horizon < 1:

@@ -6,6 +6,7 @@ from multistep.dynamics.base import AbstractModel as AbstractModel
 from multistep.dynamics.base import Names as Names
 from multistep.dynamics.base import Prediction as Prediction
 from multistep.dynamics.base import check_names as check_names
+from multistep.dynamics.base import last_of as last_of
 from multistep.dynamics.direct import DirectConfig as DirectConfig
 from multistep.dynamics.drawn import Drawn as Drawn
 from multistep.dynamics.ensemble import AveragedConfig as AveragedConfig
@@ -50,6 +51,7 @@ from multistep.dynamics.particles import roll_particles as roll_particles
 from multistep.dynamics.rollout import rollout as rollout
 from multistep.dynamics.saved import Saved as Saved
 from multistep.dynamics.shallow import ShallowConfig as ShallowConfig
+from multistep.dynamics.stacked import are_alike as are_alike
 from multistep.dynamics.stacked import stacked as stacked
 from multistep.dynamics.uncertainty import Forecast as Forecast
 from multistep.dynamics.uncertainty import Uncertainty as Uncertainty

@@ -169,6 +169,12 @@ class AbstractArchitecture(ABC):
         """
 
 
+def last_of(past: Past, number: int) -> Past:
+    """As much of the past as a dynamics that needs so many observations starts from."""
+    start = len(past.states) - number
+    return Past(past.states[start:], past.actions[start:])
+
+
 def check_names(
     dynamics: AbstractDynamics, states: Sequence[str], actions: Sequence[str], whose: str = "the data"
 ) -> None:

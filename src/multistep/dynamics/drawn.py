@@ -7,9 +7,16 @@ from jaxtyping import Array, Float
 
 from multistep.data import Past
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Names, Prediction
-from multistep.types import Action, Key
+from multistep.types import Action, Key, State
 
 Draws = Float[Array, "draws state"]
+
+
+def key_of_start(key: Key, state: State) -> Key:
+    """A key of this start: any but the very same state has another."""
+    words = jax.lax.bitcast_convert_type(state.astype(jnp.float32), jnp.uint32)
+    powers = jnp.uint32(31) ** jnp.arange(words.size, dtype=jnp.uint32)
+    return jax.random.fold_in(key, (words * powers).sum(dtype=jnp.uint32))
 
 
 class Drawn(AbstractDynamics):
@@ -31,9 +38,7 @@ class Drawn(AbstractDynamics):
 
     def start(self, past: Past) -> tuple[Draws, Key]:
         state = past.states[-1]
-        words = jax.lax.bitcast_convert_type(state.astype(jnp.float32), jnp.uint32)
-        key = jax.random.fold_in(self.key, jnp.sum(words, dtype=jnp.uint32))
-        return jnp.tile(state, (self.number, 1)), key
+        return jnp.tile(state, (self.number, 1)), key_of_start(self.key, state)
 
     def step(self, memory: tuple[Draws, Key], given: Action) -> tuple[Draws, Key]:
         states, key = memory

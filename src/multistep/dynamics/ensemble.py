@@ -15,6 +15,7 @@ from multistep.dynamics.base import (
     AbstractModel,
     Prediction,
     check_names,
+    last_of,
 )
 from multistep.dynamics.hidden import HiddenConfig
 from multistep.dynamics.lagged import Lagged
@@ -103,6 +104,15 @@ class Averaged(AbstractModel):
     def step(self, state: State, action: Action) -> State:
         return jnp.stack([member.step(state, action) for member in self.members]).mean(axis=0)
 
+    def step_deviation(self, state: State, action: Action) -> State | None:
+        """Of a member drawn at random: what each is off by, and how they differ."""
+        own = [member.step_deviation(state, action) for member in self.members]
+        known = [deviation for deviation in own if deviation is not None]
+        if len(known) < len(own):
+            return None
+        steps = jnp.stack([member.step(state, action) for member in self.members])
+        return jnp.sqrt((jnp.stack(known) ** 2).mean(axis=0) + steps.var(axis=0))
+
     def separate(self) -> tuple[AbstractDynamics, ...]:
         return tuple(own for member in self.members for own in member.separate())
 
@@ -127,7 +137,7 @@ class Committee(AbstractDynamics):
         return max(member.num_past for member in self.members)
 
     def start(self, past: Past) -> tuple[Any, ...]:
-        return tuple(member.start(_last(past, member.num_past)) for member in self.members)
+        return tuple(member.start(last_of(past, member.num_past)) for member in self.members)
 
     def step(self, memory: tuple[Any, ...], given: Action) -> tuple[Any, ...]:
         return tuple(member.step(own, given) for member, own in zip(self.members, memory, strict=True))
@@ -181,8 +191,3 @@ def _architecture(
     first = own[0]
     is_same = first is not None and all(each == first for each in own)
     return of_same(len(own), first) if is_same else MixedConfig(tuple(own))  # pyright: ignore
-
-
-def _last(past: Past, number: int) -> Past:
-    start = len(past.states) - number
-    return Past(past.states[start:], past.actions[start:])

@@ -15,7 +15,7 @@ VERSION = 2
 KEYS = {"version", "kind", "settings", "state_names", "action_names", "time_step", "units", "uncertainty"}
 KEYS_OF_VERSION_1 = KEYS - {"kind", "settings"} | {"hidden_size", "num_common_layers", "activation"}
 REMEDY = "save the model again"
-COUNTS = ("num_common_layers", "members", "horizon")
+COUNTS = ("num_common_layers", "members")
 """Settings that say of how many parts a model is; each part has arrays of its own."""
 INFINITE = (".state_range", ".action_range", ".lowest", ".highest", ".disagreement")
 """Ends of arrays' names: limits, which need not be there."""

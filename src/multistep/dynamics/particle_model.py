@@ -8,6 +8,7 @@ from jaxtyping import Array, Float, UInt
 
 from multistep.data import Past
 from multistep.dynamics.base import AbstractDynamics, AbstractModel, Names, Prediction
+from multistep.dynamics.drawn import key_of_start
 from multistep.dynamics.model import Model
 from multistep.errors import InputError
 from multistep.types import Action, Key, State
@@ -38,12 +39,8 @@ class Particle(AbstractDynamics):
 
     def start(self, past: Past) -> ParticleMemory:
         state = past.states[-1]
-        bits = jax.lax.bitcast_convert_type(state.astype(jnp.float32), jnp.uint32)
-        key = jax.random.wrap_key_data(self.seed)
-        # One number of all bits: any start but the very same draws anew.
-        powers = jnp.uint32(31) ** jnp.arange(bits.size, dtype=jnp.uint32)
-        place = (bits * powers).sum(dtype=jnp.uint32)
-        return ParticleMemory(state, jax.random.key_data(jax.random.fold_in(key, place)))
+        key = key_of_start(jax.random.wrap_key_data(self.seed), state)
+        return ParticleMemory(state, jax.random.key_data(key))
 
     def step(self, memory: ParticleMemory, given: Action) -> ParticleMemory:
         own_key, next_key = jax.random.split(jax.random.wrap_key_data(memory.seed))

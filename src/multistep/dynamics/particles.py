@@ -3,16 +3,15 @@
 from collections.abc import Sequence
 from typing import Literal
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from multistep.data import Past
-from multistep.dynamics.base import AbstractDynamics, AbstractModel
+from multistep.dynamics.base import AbstractDynamics, AbstractModel, last_of
 from multistep.dynamics.forecast import forecast
 from multistep.dynamics.observer import Belief, Observer
-from multistep.dynamics.stacked import stacked
+from multistep.dynamics.stacked import of_each
 from multistep.dynamics.uncertainty import ONE_DEVIATION, Forecast, Uncertainty
 from multistep.types import Action, Actions, Key, State
 
@@ -55,15 +54,17 @@ def roll_particles(
     starts = jax.random.multivariate_normal(
         start_key, belief.mean, belief.covariance, (each * len(own),), method="svd"
     ).astype(belief.mean.dtype)
-    together = stacked(own)  # pyright: ignore[reportArgumentType]
 
     def advance(particles: Particles, given: tuple[Action, Key]) -> tuple[Particles, Particles]:
         action, key = given
         noise_key, draw_key = jax.random.split(key)
-        if members == "drawn":
-            particles = jax.random.permutation(draw_key, particles)
         errors = jax.random.normal(noise_key, particles.shape, particles.dtype)
-        after = _step(together, uncertainty.step_noise, particles, errors, action, len(own))
+        if members != "drawn":
+            after = _step(own, uncertainty.step_noise, particles, errors, action)
+            return after, after
+        order = jax.random.permutation(draw_key, len(particles))
+        after = _step(own, uncertainty.step_noise, particles[order], errors, action)
+        after = after[jnp.argsort(order)]  # each particle stays in its row
         return after, after
 
     keys = jax.random.split(steps_key, len(actions))
@@ -100,8 +101,7 @@ def forecast_with_spread(
         )
     else:
         own = model.separate() if members != "mean" else (model,)
-        last = Past(*(values[len(values) - n :] for values, n in zip(past, _needed(model), strict=True)))
-        each = jnp.stack([forecast(member, last, actions).mean for member in own])
+        each = jnp.stack([forecast(member, last_of(past, member.num_past), actions).mean for member in own])
         particles = jnp.tile(each, (-(-number // len(own)), 1, 1))
     horizon, scales = len(actions), uncertainty.scales_at(len(actions))
     mean, rest = particles.mean(axis=0), uncertainty.rest_at(horizon)
@@ -111,10 +111,6 @@ def forecast_with_spread(
     measured = particles + added[None] * noise - mean[None]
     samples = mean[None] + measured * scales[ONE_DEVIATION][None]
     return Forecast(mean, spread, samples, scales, tuple(names), time_step, uncertainty.num_episodes)
-
-
-def _needed(model: AbstractDynamics) -> tuple[int, int]:
-    return model.num_past, model.num_past - 1
 
 
 def _belief(model: AbstractModel, uncertainty: Uncertainty, past: Past) -> Belief:
@@ -127,12 +123,11 @@ def _belief(model: AbstractModel, uncertainty: Uncertainty, past: Past) -> Belie
 
 
 def _step(
-    together: AbstractDynamics,
+    members: Sequence[AbstractDynamics],
     step_noise: State,
     particles: Particles,
     errors: Particles,
     action: Action,
-    num_members: int,
 ) -> Particles:
     """The particles after one step, each by its member; a model's own deviation takes the place of the
     observer's."""
@@ -144,5 +139,5 @@ def _step(
     def of_member(member: AbstractModel, states: Particles, errors: Particles) -> Particles:
         return jax.vmap(lambda state, error: of_one(member, state, error))(states, errors)
 
-    shared = [values.reshape(num_members, -1, values.shape[-1]) for values in (particles, errors)]
-    return eqx.filter_vmap(of_member)(together, *shared).reshape(particles.shape)
+    shared = [values.reshape(len(members), -1, values.shape[-1]) for values in (particles, errors)]
+    return of_each(members, of_member, *shared).reshape(particles.shape)

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from multistep.data import Episodes, Past
 from multistep.dynamics.base import AbstractArchitecture, AbstractDynamics, AbstractModel, Memory, Prediction
@@ -58,6 +58,13 @@ class Renormalised(AbstractModel):
         own = self.inner.step_deviation(self.states.inwards(state), self.actions.inwards(action))
         return None if own is None else own / self.states.scale
 
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(_around(own, self.states, self.actions) for own in self.inner.separate())
+
+    def trained(self) -> PyTree[bool]:
+        nothing = jax.tree.map(lambda _: False, (self.states, self.actions))
+        return type(self)(self.inner.trained(), *nothing)
+
     @property
     def architecture(self) -> RenormalisedConfig | None:
         inner = self.inner.architecture
@@ -86,6 +93,13 @@ class RenormalisedMemory(AbstractDynamics):
         mean, deviation, noted = self.inner.predict(memory)
         deviation = None if deviation is None else deviation / self.states.scale
         return Prediction(self.states.outwards(mean), deviation, noted)
+
+    def separate(self) -> tuple[AbstractDynamics, ...]:
+        return tuple(_around(own, self.states, self.actions) for own in self.inner.separate())
+
+    def trained(self) -> PyTree[bool]:
+        nothing = jax.tree.map(lambda _: False, (self.states, self.actions))
+        return type(self)(self.inner.trained(), *nothing)
 
     @property
     def architecture(self) -> RenormalisedConfig | None:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
 from multistep.data import Episodes, Windows, count_windows, unit_of, window_starts
-from multistep.dynamics import AbstractDynamics, forecast
+from multistep.dynamics import AbstractDynamics, forecast, last_of
 from multistep.types import State
 
 HORIZON = 10
@@ -26,17 +26,15 @@ def disagreement(model: AbstractDynamics, episodes: Episodes) -> Float[ndarray, 
     - `episodes`: those of the training, or others to compare with them.
     """
     members, found = model.separate(), np.zeros(len(episodes))
-    longest = int(episodes.lengths.max()) - model.num_past + 1
-    if len(members) < 2 or longest < 1:
+    starts = window_starts(episodes, HORIZON, model.num_past)
+    if len(members) < 2 or not len(starts):
         return found
-    horizon = min(HORIZON, longest)
-    starts = window_starts(episodes, horizon, model.num_past)
-    owners = np.repeat(np.arange(len(episodes)), count_windows(episodes.lengths, horizon, model.num_past))
+    owners = np.repeat(np.arange(len(episodes)), count_windows(episodes.lengths, HORIZON, model.num_past))
     chosen = np.unique(np.linspace(0, len(starts) - 1, WINDOWS).round().astype(int))
     data = jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float)
     unit = jnp.asarray(unit_of(episodes.states), float)
     differences = np.asarray(
-        _differences(members, Windows(*data, horizon, model.num_past), jnp.asarray(starts[chosen]), unit)
+        _differences(members, Windows(*data, HORIZON, model.num_past), jnp.asarray(starts[chosen]), unit)
     )
     for number in np.unique(owners[chosen]):
         found[number] = differences[owners[chosen] == number].mean()
@@ -49,7 +47,9 @@ def _differences(
 ) -> Float[Array, " windows"]:
     def of_window(start: Int[Array, " 2"]) -> Float[Array, ""]:
         past, actions, _ = windows.gather(start)
-        last = jnp.stack([forecast(member, past, actions).mean[-1] for member in members])
+        last = jnp.stack(
+            [forecast(member, last_of(past, member.num_past), actions).mean[-1] for member in members]
+        )
         return jnp.sqrt((last.var(axis=0) / unit**2).mean())
 
     return jax.lax.map(of_window, starts, batch_size=50)

@@ -61,7 +61,11 @@ def interval_sentences(summary: dict[str, Any]) -> Iterator[str]:
             f"{_percents(of_50)}, at {ahead} steps ahead"
         )
         if not found["calibrated_on_episodes"]:
-            sentence += "; they are NOT calibrated: that takes four held-out episodes or more"
+            sentence += (
+                "; they are NOT calibrated: that takes four validation episodes that were not trained on"
+            )
+            held_out = summary["episodes"]["valid"] if isinstance(summary.get("episodes"), dict) else 4
+            sentence += f", there were {held_out}: see --split" if held_out < 4 else ""
         yield f"{sentence}."
     if strange := summary.get("unlike_training"):
         first, more = strange[0], len(strange) - 1

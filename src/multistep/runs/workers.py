@@ -100,11 +100,17 @@ def side_by_side(
 ) -> Iterator[tuple[int, Any]]:
     """Place and result of the function of each of what is given, as they end, on these workers."""
     with where.connect() as client:
-        from distributed import as_completed
+        from distributed import KilledWorker, as_completed
 
         futures = {client.submit(_prepared, function, one, pure=False): n for n, one in enumerate(given)}
         for future in as_completed(list(futures)):
-            yield futures[future], future.result()
+            try:
+                yield futures[future], future.result()
+            except KilledWorker as error:
+                raise InputError(
+                    "Workers were killed again and again in the middle of a fit: see whether the machine has "
+                    "the memory, or ask for fewer with --workers; the same command goes on."
+                ) from error
 
 
 def _prepared(function: Callable[[Any], Any], given: Any) -> Any:

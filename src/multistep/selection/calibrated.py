@@ -26,8 +26,8 @@ LEAST_EPISODES = 4
 """Held-out episodes that the scales need: errors within one are of one kind."""
 WINDOWS, PARTICLES = 200, 30
 """Of the forecasts that scales are fitted to: more of the same few episodes show little more."""
-LEAST = 1e-3
-"""Deviations that an error counts at least, where logarithms are taken."""
+LEAST, MOST = 1e-3, 1e6
+"""Deviations that an error counts at least and at most."""
 NEIGHBOURS = 0.25
 """Of a horizon, on both sides: horizons that share what they show of the scale."""
 
@@ -60,8 +60,9 @@ def calibrate(
     first = _by_noise(model, train, observer)
     if held_out is None or len(held_out) < LEAST_EPISODES:
         return replace(model, uncertainty=first)
-    # Half of an episode at most: its windows start all along it, not at its beginning alone.
-    longest = min(int(part.lengths.max()) for part in (train, held_out))
+    # Half of an episode at most: its windows start all along it, not at its beginning alone; and no longer
+    # than as many episodes are as it takes.
+    longest = min(int(np.sort(part.lengths)[-min(LEAST_EPISODES, len(part))]) for part in (train, held_out))
     horizon = min(HORIZON, (longest - first.num_past + 1) // 2)
     known = fit_scales(model, first, train, held_out, horizon, key=key) if horizon > 0 else first
     return replace(model, uncertainty=known)
@@ -89,9 +90,10 @@ def fit_scales(
     difference = _trend(new.by_episode.mean(axis=0) - seen.by_episode.mean(axis=0))
     variance = seen.by_episode.var(axis=0) * (1 / len(seen.by_episode) + 1 / len(new.by_episode))
     with np.errstate(divide="ignore", invalid="ignore"):
-        sure = np.nan_to_num(np.maximum(0, 1 - _trend(variance) / difference**2))
+        sure = np.nan_to_num(1 - np.maximum(_trend(variance), 0) / difference**2, nan=0.0, neginf=0.0)
+    sure = np.clip(sure, 0, 1)
     scales = jnp.asarray(seen.scales * np.exp(sure * difference)[None], float)
-    return replace(first, rest=first.rest_at(horizon), scales=scales, num_episodes=len(held_out))
+    return replace(first, rest=first.rest_at(horizon), scales=scales, num_episodes=len(new.by_episode))
 
 
 class _Errors(NamedTuple):
@@ -106,13 +108,16 @@ class _Errors(NamedTuple):
 def _errors_of(
     model: Model | MemoryModel, first: Uncertainty, episodes: Episodes, horizon: int, key: Key
 ) -> _Errors:
-    parts = [
-        (np.abs(part.measured - part.mean) / np.where(part.spread > 0, part.spread, np.inf), part.episode)
-        for part in forecasts_of(
-            model, first, episodes, horizon=horizon, key=key, num_windows=WINDOWS, number=PARTICLES
-        )
-    ]
+    found = forecasts_of(
+        model, first, episodes, horizon=horizon, key=key, num_windows=WINDOWS, number=PARTICLES
+    )
+    with np.errstate(invalid="ignore"):  # of forecasts that run away
+        parts = [
+            (np.abs(part.measured - part.mean) / np.where(part.spread > 0, part.spread, np.inf), part.episode)
+            for part in found
+        ]
     errors, episode = (np.concatenate(values) for values in zip(*parts, strict=True))
+    errors = np.where(np.isfinite(errors), np.minimum(errors, MOST), MOST)  # some forecasts run away
     scales = np.quantile(errors, SHARES, axis=0)
     # A state that never changes is not off by anything: as a normal distribution has it.
     scales = np.where(scales > 0, scales, np.asarray(NORMAL)[:, None, None])

@@ -1,6 +1,6 @@
 """`Ensemble`: the same fit several times, and one model of them all."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,7 +79,7 @@ class Ensemble(AbstractRecipe):
                 if part.outcome is Outcome.INTERRUPTED:
                     break
             else:
-                outcome = parts[_name(self.members - 1)].outcome
+                outcome = _outcome([part.outcome for part in parts.values()])
         except KeyboardInterrupt:
             if not parts:
                 raise
@@ -136,14 +136,23 @@ def _united(parts: dict[str, Fit], outcome: Outcome) -> Fit:
     """One fit of the members; those that did not come to their end have no part in the model."""
     unfinished = (Outcome.DIVERGED, Outcome.INTERRUPTED)
     good = [part for part in parts.values() if part.outcome not in unfinished]
+    lost = [name for name, part in parts.items() if part.outcome is Outcome.DIVERGED]
+    notes = (f"Diverged, and not in the model: {', '.join(lost)}.",) if lost else ()
     if len(good) < 2:
         one = good[0] if good else next(iter(parts.values()))
-        return one if len(parts) == 1 else replace(one, outcome=outcome, parts=parts)
+        return one if len(parts) == 1 else replace(one, outcome=outcome, parts=parts, notes=notes)
     best = max(good, key=lambda part: part.best_score)
     model = together([part.model for part in good])
     epochs = [epoch for part in parts.values() for epoch in part.history]
     history = tuple(replace(epoch, number=number) for number, epoch in enumerate(epochs))
-    return Fit(model, history, outcome, parts=parts, kept=best.best_epoch, observer=best.observer)
+    kept = best.best_epoch
+    return Fit(model, history, outcome, parts=parts, kept=kept, observer=best.observer, notes=notes)
+
+
+def _outcome(outcomes: Sequence[Outcome]) -> Outcome:
+    """That of the last member that did not diverge; diverged, if all of them did."""
+    sound = [outcome for outcome in outcomes if outcome is not Outcome.DIVERGED]
+    return sound[-1] if sound else Outcome.DIVERGED
 
 
 def _name(number: int) -> str:
