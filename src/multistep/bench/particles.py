@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from multistep.bench.training import TRUSTED_CPU_SHARE
 from multistep.bench.workload import timed
 from multistep.data import Past, split
 from multistep.dynamics import (
@@ -139,19 +140,23 @@ def _nothing(value: Any) -> None:
 
 
 def _summary(rows: list[Row]) -> dict[str, Any]:
-    """Ratios of neighbouring measurements, and the milliseconds of each."""
+    """Ratios of neighbouring measurements, of those that nothing disturbed if there are any, and the
+    milliseconds of each."""
 
-    def seconds(name: str) -> list[float]:
-        return [row["seconds"] for row in rows if row["measured"] == name]
+    def pairs(name: str, other: str) -> list[tuple[Row, Row]]:
+        own, others = ([row for row in rows if row["measured"] == each] for each in (name, other))
+        found = list(zip(own, others, strict=True))
+        quiet = [pair for pair in found if min(row["cpu_share"] for row in pair) >= TRUSTED_CPU_SHARE]
+        return quiet or found
 
     def ratio(name: str, other: str) -> float:
-        pairs = zip(seconds(name), seconds(other), strict=True)
-        return statistics.median(one / two for one, two in pairs)
+        return statistics.median(one["seconds"] / two["seconds"] for one, two in pairs(name, other))
 
+    both = pairs("particles", "products")
     return {
         "particles_over_products": ratio("particles", "products"),
         "five_members_over_one_fit": ratio("five members", "one fit"),
-        "particles_ms": 1e3 * statistics.median(seconds("particles")),
-        "products_ms": 1e3 * statistics.median(seconds("products")),
-        "cpu_share": statistics.median(row["cpu_share"] for row in rows),
+        "particles_ms": 1e3 * statistics.median(one["seconds"] for one, _ in both),
+        "products_ms": 1e3 * statistics.median(two["seconds"] for _, two in both),
+        "undisturbed": sum(row["cpu_share"] >= TRUSTED_CPU_SHARE for row in rows) / len(rows),
     }
