@@ -29,11 +29,13 @@ torture: .venv/dev-installed
 	$(BIN)/python -m torture --minutes 20
 
 # The quick tests with the lowest and with the newest versions that pyproject.toml allows, each in an environment of its own.
+lowest: RESOLUTION := lowest-direct
+newest: RESOLUTION := highest
 lowest newest:
 	test -d .venv-$@ || $(PYTHON) -m venv .venv-$@
 	.venv-$@/bin/python -m pip install --quiet uv
 	.venv-$@/bin/uv pip install --quiet --python .venv-$@/bin/python \
-		--resolution $(if $(filter lowest,$@),lowest-direct,highest) --editable ".[tasks,agents,sweeps,sklearn,onnx,casadi,dev]"
+		--resolution $(RESOLUTION) --editable ".[tasks,agents,sweeps,sklearn,onnx,casadi,dev]"
 	.venv-$@/bin/python -m pytest -m "not slow"
 
 # The lock files name every version; nothing is resolved at installation (that takes pip many minutes).

@@ -55,7 +55,8 @@ def test_it_is_what_fit_does_and_what_can_be_typed():
 def test_it_tries_judges_and_says_why(fitted, data):
     assert list(fitted.parts) == ["linear", "small", "first", "second"]
     assert set(fitted.judged) == set(fitted.parts)
-    assert fitted.model is fitted.parts[fitted.chosen].model
+    assert fitted.model.learned is fitted.parts[fitted.chosen].model.learned
+    assert fitted.model.uncertainty is not None
     assert len(fitted.notes) == 3
     assert fitted.notes[0].startswith("Tried, with the judge's score on 4 episodes: ")
     assert fitted.notes[1].startswith("Chosen: ")
@@ -67,7 +68,7 @@ def test_it_tries_judges_and_says_why(fitted, data):
 
 @pytest.mark.slow
 def test_what_is_killed_goes_on_to_the_same_bits(data, tmp_path, monkeypatch):
-    recipe = Automatic(**SMALL, without=("small", "cross_fitting"))
+    recipe = Automatic(**SMALL, without=("small", "cross_fitting", "calibration"))
     given = {"key": jax.random.key(0), "score": SCORE}
     whole = recipe.fit(*data, **given)
     file = tmp_path / "checkpoint.safetensors"
@@ -103,7 +104,7 @@ def test_what_is_killed_goes_on_to_the_same_bits(data, tmp_path, monkeypatch):
     ],
 )
 def test_every_step_can_be_left_out(data, without, parts):
-    fit = Automatic(**SMALL, without=(*without, "cross_fitting")).fit(
+    fit = Automatic(**SMALL, without=(*without, "cross_fitting", "calibration")).fit(
         *data, key=jax.random.key(0), score=SCORE
     )
     assert list(fit.parts) == parts
@@ -117,7 +118,7 @@ def test_every_step_can_be_left_out(data, without, parts):
 @pytest.mark.slow
 def test_few_episodes_judge_once_each_and_are_all_fitted(data, monkeypatch):
     train, valid = (part.take(range(3)) for part in data)
-    recipe = Automatic(**SMALL | {"budget": "100k"}, without=("small", "smoothing"))
+    recipe = Automatic(**SMALL | {"budget": "100k"}, without=("small", "smoothing", "calibration"))
     monkeypatch.setattr(automatic.Tried, "is_clear", False)
     monkeypatch.setattr(lengths, "PASSES", 20)
     found = recipe.fit(train, valid, key=jax.random.key(0), score=SCORE)
@@ -142,7 +143,7 @@ def test_epochs_are_scored_on_some_of_many_validation_steps_and_parts_on_all(dat
         seen.append(episodes.num_steps)
         return SCORE(model, episodes)
 
-    recipe = Automatic(**SMALL, without=("small", "smoothing", "cross_fitting"))
+    recipe = Automatic(**SMALL, without=("small", "smoothing", "cross_fitting", "calibration"))
     fit = recipe.fit(*data, key=jax.random.key(0), score=score)
     looks = sum(len(part.history) for part in fit.parts.values())
     assert len(seen) > looks > 0
@@ -226,7 +227,7 @@ def test_what_is_no_budget_gets_a_sentence(text):
 @pytest.mark.slow
 def test_a_budget_of_time_leaves_out_what_would_take_longer(data, monkeypatch):
     monkeypatch.setattr(automatic.Tried, "is_clear", False)
-    recipe = Automatic(**SMALL | {"budget": "1s"}, without=("small",))
+    recipe = Automatic(**SMALL | {"budget": "1s"}, without=("small", "calibration"))
     found = recipe.fit(*data, key=jax.random.key(0), score=SCORE)
     assert "on 4 episodes" in found.notes[0]  # of the validation: there is no time for every one to judge
 
@@ -244,7 +245,9 @@ def test_everything_before_the_longer_fit_counts_as_spent(data, monkeypatch, tmp
         return fit_line(*given, **named)
 
     monkeypatch.setattr(LeastSquares, "fit", slowly)
-    recipe = Automatic(**SMALL | {"budget": "100s"}, without=("small", "smoothing", "cross_fitting"))
+    recipe = Automatic(
+        **SMALL | {"budget": "100s"}, without=("small", "smoothing", "cross_fitting", "calibration")
+    )
     given = {"key": jax.random.key(0), "score": SCORE, "checkpoint": tmp_path / "fit.safetensors"}
     found = recipe.fit(*data, **given)
     assert list(found.parts) == ["linear", "first"]

@@ -34,7 +34,7 @@ def test_the_shortest_memory_that_explains_the_plant_is_chosen():
 @pytest.mark.slow
 def test_the_automatic_recipe_says_what_memory_it_took():
     train, valid = plant_episodes(num=3), plant_episodes(num=2, seed=1)
-    recipe = Automatic(memory=ChosenMemory(), budget="50k", without=("cross_fitting",))
+    recipe = Automatic(memory=ChosenMemory(), budget="50k", without=("cross_fitting", "calibration"))
     fit = recipe.fit(train, valid, key=jax.random.key(0), score=FreeRunR2())
     assert fit.model.num_past == 3
     assert any(note.startswith("Memory: 3 lags, of a hidden state of 3 numbers ") for note in fit.notes)
@@ -135,7 +135,9 @@ def test_the_shortest_of_what_is_about_as_good():
 def test_where_no_small_network_can_be_made_it_goes_without_a_memory(monkeypatch):
     monkeypatch.setattr(lags, "is_small", lambda memory, episodes: False)
     train = plant_episodes(num=2)
-    recipe = Automatic(memory=ChosenMemory(), budget="2k", without=("smoothing", "cross_fitting"))
+    recipe = Automatic(
+        memory=ChosenMemory(), budget="2k", without=("smoothing", "cross_fitting", "calibration")
+    )
     fit = recipe.fit(train, train, key=jax.random.key(0), score=R2Bar(5))
     assert fit.model.num_past == 1
     assert fit.notes[-1].startswith("Memory: none; of so many outputs")

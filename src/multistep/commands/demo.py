@@ -63,7 +63,7 @@ def run_demo(config: DemoConfig) -> dict[str, Any]:
     )
     rows, summary = [], {}
     # Second-order descent is for plants with less data than these.
-    automatic = Automatic(budget=config.budget, without=("small",))
+    automatic = Automatic(budget=config.budget, without=("small", "calibration"))
     for name, fit_config in (("one_step", config.one_step), ("multi_step", automatic)):
         folder = config.out / name
         checkpoint = folder / "checkpoint.safetensors"

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy import ndarray
 
-from multistep.data import Episodes, Windows, count_windows, unit_of, window_starts
-from multistep.dynamics import AbstractDynamics, forecast, last_of
+from multistep.data import Episodes, Windows, count_windows, window_starts
+from multistep.dynamics import AbstractDynamics, MemoryModel, Model, forecast, last_of
 from multistep.types import State
 
 HORIZON = 10
@@ -16,9 +16,9 @@ HORIZON = 10
 WINDOWS = 400
 
 
-def disagreement(model: AbstractDynamics, episodes: Episodes) -> Float[ndarray, " episodes"]:
-    """Deviation of the members' forecasts about their mean, in units of the states' own, the mean over each
-    episode; 0 of a model without members, and of episodes that are too short to say.
+def disagreement(model: Model | MemoryModel, episodes: Episodes) -> Float[ndarray, " episodes"]:
+    """Deviation of the members' forecasts about their mean, in deviations of the training's states, the mean
+    over each episode; 0 of a model without members, and of episodes that are too short to say.
 
     **Arguments:**
 
@@ -32,7 +32,7 @@ def disagreement(model: AbstractDynamics, episodes: Episodes) -> Float[ndarray, 
     owners = np.repeat(np.arange(len(episodes)), count_windows(episodes.lengths, HORIZON, model.num_past))
     chosen = np.unique(np.linspace(0, len(starts) - 1, WINDOWS).round().astype(int))
     data = jnp.asarray(episodes.states, float), jnp.asarray(episodes.actions, float)
-    unit = jnp.asarray(unit_of(episodes.states), float)
+    unit = jnp.asarray(model.normaliser.state_deviation, float)
     differences = np.asarray(
         _differences(members, Windows(*data, HORIZON, model.num_past), jnp.asarray(starts[chosen]), unit)
     )

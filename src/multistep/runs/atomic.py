@@ -47,7 +47,7 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
     """Alone with a file or folder: another process that wants to write to it is refused."""
-    lock = FileLock(_lock_of(path))
+    lock = FileLock(lock_of(path))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
@@ -65,7 +65,7 @@ def alone_with(path: Path) -> Iterator[None]:
         lock.release()
 
 
-def _lock_of(path: Path) -> Path:
+def lock_of(path: Path) -> Path:
     """Beside it; in it where it is a folder in one that is not ours to write to, as a mounted one may be."""
     is_alone = path.is_dir() and not os.access(path.parent, os.W_OK)
     return path / ".lock" if is_alone else path.with_name(f".{path.name}.lock")

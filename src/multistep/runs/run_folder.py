@@ -4,14 +4,14 @@ these alone."""
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from multistep.errors import InputError
-from multistep.runs.atomic import alone_with, replacing, write_text
+from multistep.runs.atomic import alone_with, lock_of, replacing, write_text
 from multistep.runs.json_texts import parse_json
 from multistep.runs.provenance import plain, versions
 from multistep.runs.row_log import Row
@@ -71,8 +71,17 @@ def check_writable(out: Path) -> None:
 def alone_in(out: Path) -> Iterator[None]:
     """Alone with the folder of a run, from its first file to its last: a second one is told."""
     check_writable(out)
-    with alone_with(out.absolute()):
-        yield
+    place = out.absolute()
+    made = [folder for folder in place.parents if not folder.exists()]
+    try:
+        with alone_with(place):
+            yield
+    finally:
+        if not place.exists():  # nothing came of it, so nothing is left of it
+            lock_of(place).unlink(missing_ok=True)
+            with suppress(OSError):  # somebody else has put something there
+                for folder in made:
+                    folder.rmdir()
 
 
 def _found(out: Path) -> dict[str, Any] | None:

@@ -18,6 +18,8 @@ from multistep.dynamics import (
     AbstractModel,
     CorrectedConfig,
     LineConfig,
+    MemoryModel,
+    Model,
     NetworkConfig,
     NoMemory,
     Observer,
@@ -390,7 +392,7 @@ def _calibrated(fitted: Fit, tried: Tried, train: Episodes, valid: Episodes, key
     part was off by before.
     """
     before = tried.parts[fitted.chosen or tried.chosen]
-    if before.outcome is Outcome.DIVERGED:
+    if before.outcome is Outcome.DIVERGED or not isinstance(before.model, Model | MemoryModel):
         return fitted
     with progress_spinner("finding how far forecasts may be off"):
         known = calibrate(before.model, train, valid, key=key)

@@ -41,7 +41,7 @@ METHODS: dict[Scale, dict[str, AbstractRecipe]] = {
         "linear": LeastSquares(),
         "one_step": replace(ONE_STEP, epochs=1),
         "smoothed": Smoothed.of(DEFAULT.vary(horizon=5, epochs=1, least_steps=1)),
-        "automatic": Automatic(horizon=5, budget="50k", without=("small",)),
+        "automatic": Automatic(horizon=5, budget="50k", without=("small", "calibration")),
     },
 }
 METHODS["quick"] = METHODS["paper"]
