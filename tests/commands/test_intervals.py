@@ -91,3 +91,6 @@ def test_members_are_what_workers_are_for():
     with pytest.raises(InputError, match="ensemble of 0 models"):
         EnsembleOptions(0).around(FEW)
     assert EnsembleOptions(5, where=ONE_BY_ONE).around(FEW).where is None
+    # The same words every time: a checkpoint goes on with the same recipe only.
+    member = EnsembleOptions(5).around(ms.Automatic(without=("small", "calibration"))).recipe
+    assert member.without == ("small", "calibration", "cross_fitting")

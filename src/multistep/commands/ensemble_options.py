@@ -33,7 +33,8 @@ class EnsembleOptions:
                 )
             return recipe
         if isinstance(recipe, Automatic):  # what is held out stays so: the ensemble is calibrated by it
-            recipe = replace(recipe, without=tuple({*recipe.without, "cross_fitting", "calibration"}))
+            without = dict.fromkeys((*recipe.without, "cross_fitting", "calibration"))
+            recipe = replace(recipe, without=tuple(without))
         beside = None if self.where == Workers(workers=1) else self.where
         return Ensemble(recipe, self.members, self.bootstrap, beside)
 
