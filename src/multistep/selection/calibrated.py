@@ -80,19 +80,21 @@ def fit_scales(
     """With the scales that make intervals hold as many of the measurements as they promise.
 
     What is held out is a few episodes, and errors within one are of one kind. So the scales are those of the
-    training episodes, which are many, times by how much more the model is off by in the others, as far as
-    they are sure of that: with the difference d of the mean logarithms and its standard error e that is
-    d max(0, 1 - (e/d)^2) (James and Stein's).
+    training episodes, which are many, times by how much more the model is off by in the others: of all states
+    together, and of each by itself as far as they are sure of that. With the difference d of a state's mean
+    logarithm from that of all and its standard error e that is d max(0, 1 - (e/d)^2) (James and Stein's).
     """
     seen_key, new_key = jax.random.split(key)
     seen = _errors_of(model, first, train, horizon, seen_key)
     new = _errors_of(model, first, held_out, horizon, new_key)
-    difference = _trend(new.by_episode.mean(axis=0) - seen.by_episode.mean(axis=0))
-    variance = seen.by_episode.var(axis=0) * (1 / len(seen.by_episode) + 1 / len(new.by_episode))
+    excess = _trend(new.by_episode.mean(axis=0) - seen.by_episode.mean(axis=0))
+    of_all = excess.mean(axis=1, keepdims=True)
+    own = excess - of_all
+    about_all = seen.by_episode - seen.by_episode.mean(axis=2, keepdims=True)
+    variance = about_all.var(axis=0) * (1 / len(seen.by_episode) + 1 / len(new.by_episode))
     with np.errstate(divide="ignore", invalid="ignore"):
-        sure = np.nan_to_num(1 - np.maximum(_trend(variance), 0) / difference**2, nan=0.0, neginf=0.0)
-    sure = np.clip(sure, 0, 1)
-    scales = jnp.asarray(seen.scales * np.exp(sure * difference)[None], float)
+        sure = np.nan_to_num(1 - np.maximum(_trend(variance), 0) / own**2, nan=0.0, neginf=0.0)
+    scales = jnp.asarray(seen.scales * np.exp(of_all + np.clip(sure, 0, 1) * own)[None], float)
     return replace(first, rest=first.rest_at(horizon), scales=scales, num_episodes=len(new.by_episode))
 
 
