@@ -49,3 +49,4 @@ multistep reproduce automatic --scale paper --out results/automatic
 multistep reproduce likelihood --scale quick --grid results/static --out results/likelihood
 # Published records of plants: the folder is where cascaded_tanks.csv, silverbox.parquet and the others are.
 multistep reproduce benchmarks data --scale paper --out results/benchmarks
+multistep reproduce uncertainty --scale quick --dataset cartpole/random swimmer/random --data data --out results/uncertainty

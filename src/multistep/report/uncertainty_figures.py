@@ -25,6 +25,7 @@ COLOURS = {
     "scaled": "#1b6ca8",
 }
 SHARES = (90, 50)
+COLUMNS = 4
 
 
 def draw_uncertainty(out: Path) -> list[Path]:
@@ -56,7 +57,7 @@ def uncertainty_table(out: Path) -> Table:
         for row in rows.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise)).iter_rows(
             named=True
         ):
-            held = (" / ".join(_per_cent(row, share)) for share in SHARES)
+            held = ("/".join(_per_cent(row, share)) for share in SHARES)
             table.add_row(f"  {LABELS[row['way']]}", *held, f"{row['crps']:.3f}", f"{row['r2bar']:.3f}")
         table.add_section()
     steps = " / ".join(str(horizon) for horizon in _horizons(rows))
@@ -98,26 +99,21 @@ def _horizons(rows: pl.DataFrame) -> list[int]:
 def _draw(out: Path) -> Path:
     """What 90 % intervals hold against the horizon: a panel for each dataset and noise."""
     rows = read_rows(out / "rows.csv")
-    datasets = rows["dataset"].unique(maintain_order=True).to_list()
-    most = max(rows.filter(pl.col("dataset") == name)["noise"].n_unique() for name in datasets)
-    size = (1.5 + 2.6 * most, 0.6 + 2.1 * len(datasets))
-    with figure_file(out / "uncertainty.png", len(datasets), most, size) as panels:
-        for line, dataset in enumerate(datasets):
-            own = rows.filter(pl.col("dataset") == dataset)
-            noises = own["noise"].unique().sort().to_list()
-            for column in range(most):
-                panel = panels[line * most + column]
-                if column >= len(noises):
-                    panel.remove()
-                    continue
-                _draw_cell(panel, own.filter(pl.col("noise") == noises[column]))
-                panel.set_title(f"{dataset}, noise {100 * noises[column]:g} %", fontsize=8)
+    cells = rows.select("dataset", "noise").unique(maintain_order=True).rows()
+    across = min(COLUMNS, len(cells))
+    down = -(-len(cells) // across)
+    size = (1.0 + 2.9 * across, 1.2 + 2.1 * down)
+    with figure_file(out / "uncertainty.png", down, across, size) as panels:
+        for panel, (dataset, noise) in zip(panels, cells, strict=False):
+            _draw_cell(panel, rows.filter((pl.col("dataset") == dataset) & (pl.col("noise") == noise)))
+            panel.set_title(f"{dataset}, noise {100 * noise:g} %", fontsize=8)
+            panel.set_xlabel("steps ahead h", fontsize=8)
+        for panel in panels[len(cells) :]:
+            panel.remove()
         handles, labels = panels[0].get_legend_handles_labels()
-        panels[0].figure.legend(
-            handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False
-        )
+        style = {"loc": "outside lower center", "ncols": 3, "fontsize": 8, "frameon": False}
+        panels[0].figure.legend(handles, labels, **style)
         panels[0].figure.supylabel("measurements within the 90 % interval, %", fontsize=9)
-        panels[0].figure.supxlabel("steps ahead h", fontsize=9)
     return out / "uncertainty.png"
 
 
