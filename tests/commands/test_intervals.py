@@ -83,6 +83,20 @@ def test_score_names_the_episodes_that_are_unlike_the_training(runs):
     )
 
 
+@pytest.mark.slow
+def test_a_model_that_knew_how_sure_it_was_knows_it_after_going_on(runs):
+    folder, _ = runs
+    config = FitFilesConfig(
+        Source((str(folder / "data.npz"),)),
+        split=(12.0, 6.0, 6.0),
+        from_model=folder / "fit" / "model.safetensors",
+        training=FEW,
+        score_horizon=10,
+        out=folder / "more",
+    )
+    assert run_fit(config)["intervals"]["calibrated_on_episodes"] == 6
+
+
 def test_members_are_what_workers_are_for():
     assert EnsembleOptions().around(FEW) is FEW
     for options in (EnsembleOptions(bootstrap=True), EnsembleOptions(where=Workers(workers=2))):

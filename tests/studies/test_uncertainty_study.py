@@ -28,7 +28,8 @@ def test_the_table_is_the_mean_over_the_splits():
 
 def test_unknown_datasets_are_refused(tmp_path):
     with pytest.raises(InputError, match="no dataset nowhere"):
-        run_uncertainty(UncertaintyConfig(dataset=("nowhere",), out=tmp_path))
+        run_uncertainty(UncertaintyConfig(dataset=("nowhere",), out=tmp_path / "study"))
+    assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.slow

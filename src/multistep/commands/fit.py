@@ -156,7 +156,8 @@ def run_fit(config: FitFilesConfig) -> dict[str, Any]:
     if fitted.outcome is Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     wanted = "calibration" not in config.without and fitted.outcome is not Outcome.DIVERGED
-    if whole is not recipe and wanted:
+    knew = isinstance(recipe, Continuing) and recipe.network.model.uncertainty is not None
+    if wanted and (whole is not recipe or (knew and fitted.model.uncertainty is None)):
         fitted = replace(fitted, model=calibrate(fitted.model, train, valid, key=fit_key))
     save_model(fitted.model, config.out / "model.safetensors")
     horizon = usual_horizon(test, config.score_horizon, fitted.model.num_past)

@@ -95,7 +95,7 @@ def connect(cluster: str | None = None, *, num_workers: int | None = None) -> It
                 yield client
 
 
-def side_by_side(
+def on_workers(
     function: Callable[[Any], Any], given: Sequence[Any], where: Workers
 ) -> Iterator[tuple[int, Any]]:
     """Place and result of the function of each of what is given, as they end, on these workers."""

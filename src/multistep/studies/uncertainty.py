@@ -188,6 +188,7 @@ def intervals_of(view: View, test: Episodes, horizon: int) -> Row:
 
 def run_uncertainty(config: UncertaintyConfig) -> dict[str, Any]:
     """Run what is missing, leave rows and table in `config.out` and return the summary."""
+    _chosen(config)  # what cannot be is said before anything is written
     check_study(config.out, COMMAND, scale=config.scale, seed=config.seed)
     log = RowLog(config.out / ROWS)
     with log.writing():

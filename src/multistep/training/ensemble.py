@@ -15,7 +15,7 @@ from multistep.data import Episodes
 from multistep.dynamics import together
 from multistep.errors import InputError
 from multistep.runs.progress import progress_bar
-from multistep.runs.workers import Workers, side_by_side
+from multistep.runs.workers import Workers, on_workers
 from multistep.training.base import AbstractRecipe, Fit, Score
 from multistep.training.history import Outcome
 from multistep.training.once import Once
@@ -127,7 +127,7 @@ def _in_turn(jobs: list[_Job]) -> Iterator[tuple[int, Fit]]:
 def _side_by_side(jobs: list[_Job], where: Workers) -> Iterator[tuple[int, Fit]]:
     """Each member as it ends."""
     with progress_bar("members", len(jobs), 0) as show:
-        for number, part in side_by_side(_run, jobs, where):
+        for number, part in on_workers(_run, jobs, where):
             show(part.best_score)
             yield number, part
 
