@@ -50,3 +50,4 @@ multistep reproduce likelihood --scale quick --grid results/static --out results
 # Published records of plants: the folder is where cascaded_tanks.csv, silverbox.parquet and the others are.
 multistep reproduce benchmarks data --scale paper --out results/benchmarks
 multistep reproduce uncertainty --scale quick --dataset cartpole/random swimmer/random --data data --out results/uncertainty
+multistep reproduce rivals --scale quick --dataset cartpole/random --noise 0.02 --out results/rivals
